@@ -1,0 +1,52 @@
+# Works from any directory: make -C path/to/rota test
+ROOT := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+CARGO ?= cargo
+SEEDS ?= 100000
+BENCH ?= sustained
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## say what there is
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(ROOT)/Makefile | expand -t 14
+
+.PHONY: dev
+dev: ## build what is missing, and start a server with demo jobs
+	@cd $(ROOT) && $(CARGO) build --locked --package rota && exec $(CARGO) run --quiet --locked --package rota -- dev
+
+# The order is that of their speed: what is told in seconds is told first.
+.PHONY: test
+test: fmt tidy clippy unit sim-ci docs ## all that CI runs
+	@echo "make test: all is well"
+
+.PHONY: fmt
+fmt:
+	cd $(ROOT) && $(CARGO) fmt --all --check
+
+.PHONY: tidy
+tidy: ## layering, links of documents, the largest files and functions
+	cd $(ROOT) && $(CARGO) xtask tidy
+
+.PHONY: clippy
+clippy:
+	cd $(ROOT) && $(CARGO) clippy --workspace --all-targets --locked --quiet -- -D warnings
+
+# The simulation has its own step, in release.
+.PHONY: unit
+unit:
+	cd $(ROOT) && $(CARGO) test --workspace --exclude rota-cluster --locked --quiet
+
+.PHONY: sim-ci
+sim-ci:
+	cd $(ROOT) && $(CARGO) test --package rota-cluster --release --locked
+
+.PHONY: docs
+docs:
+	cd $(ROOT) && RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
+
+.PHONY: sim
+sim: ## simulate many more seeds: make sim SEEDS=1000000
+	cd $(ROOT) && ROTA_SIM_SEEDS=$(SEEDS) $(CARGO) test --package rota-cluster --release --locked -- --nocapture
+
+.PHONY: bench
+bench: ## measure a server under load: make bench BENCH="burst --burst 1000"
+	cd $(ROOT) && $(CARGO) run --release --locked --package rota -- bench $(BENCH)

@@ -1,0 +1,197 @@
+//! The public error codes. A code once published stays, has a page under `docs/errors`, and maps to one HTTP status.
+
+use http::StatusCode;
+use rota_core::why::Why;
+
+macro_rules! codes {
+    ($($name:ident $word:literal,)*) => {
+        /// What a refusal is about, for programs.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Code {
+            $(
+                #[doc = concat!("`", $word, "`")]
+                $name,
+            )*
+        }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &'static [Code] = &[$(Code::$name,)*];
+
+            /// The word that answers carry.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $(Code::$name => $word,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    Malformed "malformed",
+    UnknownField "unknown_field",
+    Invalid "invalid",
+    WeakToken "weak_token",
+    TooLarge "too_large",
+    TokenMissing "token_missing",
+    TokenUnknown "token_unknown",
+    Forbidden "forbidden",
+    RouteUnknown "route_unknown",
+    MethodNotAllowed "method_not_allowed",
+    AppUnknown "app_unknown",
+    JobUnknown "job_unknown",
+    VersionUnknown "version_unknown",
+    RunUnknown "run_unknown",
+    WorkerUnknown "worker_unknown",
+    RunAmbiguous "run_ambiguous",
+    NameTaken "name_taken",
+    VersionConflict "version_conflict",
+    JobDeleted "job_deleted",
+    RunEnded "run_ended",
+    RequestConflict "request_conflict",
+    RequestOpen "request_open",
+    WorkerIdTaken "worker_id_taken",
+    Overlap "overlap",
+    Refused "refused",
+    PendingFull "pending_full",
+    Overloaded "overloaded",
+    NotOwner "not_owner",
+    NotReady "not_ready",
+    StoreUnavailable "store_unavailable",
+    StoreDamaged "store_damaged",
+    Timeout "timeout",
+    Internal "internal",
+}
+
+impl Code {
+    /// The status that an answer with this code has.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        match self {
+            Code::Malformed | Code::UnknownField | Code::Invalid | Code::WeakToken => StatusCode::BAD_REQUEST,
+            Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Code::TokenMissing | Code::TokenUnknown => StatusCode::UNAUTHORIZED,
+            Code::Forbidden => StatusCode::FORBIDDEN,
+            Code::RouteUnknown
+            | Code::AppUnknown
+            | Code::JobUnknown
+            | Code::VersionUnknown
+            | Code::RunUnknown
+            | Code::WorkerUnknown => StatusCode::NOT_FOUND,
+            Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Code::RunAmbiguous
+            | Code::NameTaken
+            | Code::VersionConflict
+            | Code::JobDeleted
+            | Code::RunEnded
+            | Code::RequestConflict
+            | Code::RequestOpen
+            | Code::WorkerIdTaken
+            | Code::Overlap
+            | Code::Refused => StatusCode::CONFLICT,
+            Code::PendingFull => StatusCode::TOO_MANY_REQUESTS,
+            Code::Overloaded | Code::NotOwner | Code::NotReady | Code::StoreUnavailable => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Code::StoreDamaged | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// The code of a machine's refusal. Reasons that describe runs and not requests have none of their own.
+    #[must_use]
+    pub fn of(why: Why) -> Code {
+        match why {
+            Why::PendingFull => Code::PendingFull,
+            Why::JobUnknown => Code::JobUnknown,
+            Why::JobDeleted | Why::Deleted => Code::JobDeleted,
+            Why::RunUnknown => Code::RunUnknown,
+            Why::RunEnded => Code::RunEnded,
+            Why::VersionConflict => Code::VersionConflict,
+            Why::WorkerUnknown => Code::WorkerUnknown,
+            Why::WorkerIdTaken => Code::WorkerIdTaken,
+            Why::NotOwner => Code::NotOwner,
+            Why::Overloaded => Code::Overloaded,
+            Why::Overlap => Code::Overlap,
+            Why::ClockSuspect | Why::ClockBehind => Code::NotReady,
+            Why::Invalid => Code::Invalid,
+            Why::Misfire
+            | Why::Paused
+            | Why::StartDeadline
+            | Why::Cap
+            | Why::NoCredit
+            | Why::NoWorker
+            | Why::NoWorkerForHandler
+            | Why::NoWorkerForLabels
+            | Why::NoCapacity
+            | Why::Backoff
+            | Why::HandlerFailed
+            | Why::HttpStatus
+            | Why::AttemptTimeout
+            | Why::KilledByUser
+            | Why::WorkerSilent
+            | Why::WorkerRestarted
+            | Why::WorkerGone
+            | Why::Vanished
+            | Why::InDoubt
+            | Why::NeverSeen
+            | Why::ConnectFailed
+            | Why::SendDeadline
+            | Why::RefusedForeignIncarnation
+            | Why::RefusedStaleEpoch
+            | Why::RefusedCancelled
+            | Why::RefusedDraining
+            | Why::RefusedUnknownHandler
+            | Why::RefusedFull
+            | Why::RefusedAddress
+            | Why::PresumedGone
+            | Why::AttemptsSpent
+            | Why::ShardFailed
+            | Why::Superseded
+            | Why::LateSuccess
+            | Why::Unreachable => Code::Refused,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_page_and_every_page_a_code() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
+        let mut pages: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name != "README.md")
+            .collect();
+        pages.sort();
+        let mut codes: Vec<String> = Code::ALL.iter().map(|code| format!("{}.md", code.word())).collect();
+        codes.sort();
+        assert_eq!(pages, codes);
+        for page in pages {
+            let text = std::fs::read_to_string(format!("{folder}/{page}")).unwrap();
+            let code = page.trim_end_matches(".md");
+            let found = Code::ALL.iter().find(|known| known.word() == code).unwrap();
+            let head = format!("# `{code}` ({})", found.status().as_u16());
+            assert_eq!(text.lines().next(), Some(head.as_str()), "{page}");
+            assert!(text.chars().any(|c| ('\u{4e00}'..='\u{9fff}').contains(&c)), "{page} has no Chinese line");
+        }
+    }
+
+    #[test]
+    fn words_are_unique() {
+        let words: std::collections::BTreeSet<_> = Code::ALL.iter().map(|code| code.word()).collect();
+        assert_eq!(words.len(), Code::ALL.len());
+    }
+
+    #[test]
+    fn a_reason_with_a_code_of_its_own_keeps_its_word() {
+        for why in Why::ALL {
+            let code = Code::of(*why);
+            let is_named = Code::ALL.iter().any(|known| known.word() == why.word());
+            assert!(!is_named || code.word() == why.word(), "{why} became {}", code.word());
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Rota's inbound side: REST for people and programs, the native worker protocol, metrics, and the page.
+//!
+//! A handler reads its request strictly, asks a machine through [`rota_port::intake::Intake`] or the store through
+//! [`rota_port::query::Query`], and shows the answer. It decides nothing about runs.
+//!
+//! Invariants:
+//! - every refusal is a [`rota_wire::error::Error`] whose [`Code`] has one status and a page under `docs/errors`;
+//! - only `/livez`, `/readyz` and the page without data are open; everything else needs a token of the right scope;
+//! - a command that was taken is carried to its end, even if its caller goes away;
+//! - beats and results never read the store;
+//! - bodies, lists, connections, reads and waits are bounded.
+//!
+//! Absent on purpose: outbound calls (a [`Dialer`] is handed in), users and roles, TLS, gRPC.
+
+mod apps;
+mod auth;
+mod body;
+mod code;
+mod directory;
+mod duration;
+mod fleet;
+mod jobs;
+mod metrics;
+mod nearest;
+mod page;
+mod protocol;
+mod refusal;
+mod register;
+mod router;
+mod runs;
+mod serve;
+mod spec;
+mod state;
+mod status;
+mod story;
+mod trigger;
+mod view;
+
+pub use auth::{hash, mint};
+pub use code::Code;
+pub use router::router;
+pub use serve::serve;
+pub use state::{Clock, Dialer, Entropy, Parts, Settings, State, Unanswered};

@@ -1,0 +1,70 @@
+//! The page on `/`: three static files in the binary, which ask this API like anyone else.
+//!
+//! The page carries no data and needs no token; its script asks for one and keeps it in the tab's session storage.
+//! The policy forbids everything that does not come from this server, and all inline code.
+
+use axum::response::{IntoResponse, Response};
+use http::header;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+fn file(kind: &'static str, text: &'static str) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, text).into_response()
+}
+
+pub(crate) async fn html() -> Response {
+    file("text/html; charset=utf-8", include_str!("../assets/index.html"))
+}
+
+pub(crate) async fn style() -> Response {
+    file("text/css; charset=utf-8", include_str!("../assets/page.css"))
+}
+
+pub(crate) async fn script() -> Response {
+    file("text/javascript; charset=utf-8", include_str!("../assets/page.js"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_asks_nobody_else_and_has_no_inline_code() {
+        let html = include_str!("../assets/index.html");
+        let all = [html, include_str!("../assets/page.css"), include_str!("../assets/page.js")].concat();
+        for forbidden in ["http://", "https://", "//cdn", "@import", "innerHTML", "eval("] {
+            assert!(!all.contains(forbidden), "{forbidden}");
+        }
+        for forbidden in [" style=", " onclick=", "<style", "javascript:"] {
+            assert!(!html.contains(forbidden), "{forbidden}");
+        }
+        assert_eq!(html.matches("<script").count(), html.matches("<script src=\"/page.js\"").count());
+    }
+
+    #[test]
+    fn every_text_of_the_page_has_both_languages() {
+        let script = include_str!("../assets/page.js");
+        let keys = |language: &str| -> Vec<String> {
+            let from = script.find(&format!("  {language}: {{")).unwrap();
+            let block = &script[from..];
+            let block = &block[..block.find("\n  },").unwrap()];
+            block
+                .lines()
+                .skip(1)
+                .filter_map(|line| line.trim().split_once(':'))
+                .map(|(key, _)| key.to_owned())
+                .collect()
+        };
+        assert_eq!(keys("en"), keys("zh"));
+        let html = include_str!("../assets/index.html");
+        for used in html.split("data-text=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(keys("en").iter().any(|key| key == used), "{used}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A refusal: what is wrong, where, and what would be right.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+use rota_core::job::Invalid;
+use rota_core::why::Why;
+use rota_port::intake::Refused;
+use rota_port::store;
+use rota_wire::error::Error;
+
+use crate::code::Code;
+
+/// Why a request was refused. Becomes a [`rota_wire::error::Error`] with the status of its code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    pub(crate) field: Option<String>,
+    pub(crate) hint: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Refusal {
+        Refusal { code, message: message.into(), field: None, hint: None }
+    }
+
+    pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Refusal {
+        Refusal::new(Code::Invalid, message).field(field)
+    }
+
+    pub(crate) fn field(mut self, field: impl Into<String>) -> Refusal {
+        self.field = Some(field.into());
+        self
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Refusal {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn maybe_hint(mut self, hint: Option<impl Into<String>>) -> Refusal {
+        self.hint = hint.map(Into::into);
+        self
+    }
+
+    /// The answer of a machine or an executor was not one that this request can have.
+    pub(crate) fn internal(what: impl std::fmt::Debug) -> Refusal {
+        tracing::error!(?what, "unexpected_answer");
+        Refusal::new(Code::Internal, "the server met a state that it does not know")
+            .hint("its log has the details; please report it")
+    }
+}
+
+/// What would help, by reason; the other reasons say it themselves.
+const HINTS: &[(Why, &str)] = &[
+    (Why::PendingFull, "try again when some of them were sent, or raise the app's pending_max"),
+    (Why::VersionConflict, "read the job again, and put your change on top of it"),
+    (Why::WorkerUnknown, "register, then go on"),
+    (Why::WorkerIdTaken, "give each worker of the app its own name"),
+    (Why::ClockSuspect, "check the server's clock, then: POST /api/v1/server/confirm-clock"),
+    (Why::ClockBehind, "check the server's clock, then: POST /api/v1/server/confirm-clock"),
+    (Why::Overloaded, "try again in a moment"),
+];
+
+impl From<Why> for Refusal {
+    fn from(why: Why) -> Refusal {
+        let hint = HINTS.iter().find(|(known, _)| *known == why).map(|(_, hint)| *hint);
+        Refusal::new(Code::of(why), why.text()).maybe_hint(hint)
+    }
+}
+
+impl From<store::Error> for Refusal {
+    fn from(error: store::Error) -> Refusal {
+        let code = match &error {
+            store::Error::Unavailable(_) | store::Error::Unknown(_) => Code::StoreUnavailable,
+            store::Error::Corrupt(_) => Code::StoreDamaged,
+        };
+        if code == Code::StoreDamaged {
+            tracing::error!(%error, "store_damaged");
+        }
+        Refusal::new(code, error.to_string())
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Refusal {
+        match refused {
+            Refused::Overloaded => Refusal::from(Why::Overloaded),
+            Refused::Stopped => Refusal::new(Code::NotReady, refused.to_string()).hint("try again in a moment"),
+        }
+    }
+}
+
+impl From<Invalid> for Refusal {
+    fn from(invalid: Invalid) -> Refusal {
+        Refusal::invalid(invalid.field, invalid.message).maybe_hint(invalid.hint)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = self.code.status();
+        let may_come_back = status.as_u16() == 429 || status.as_u16() == 503;
+        let body =
+            Error { code: self.code.word().to_owned(), message: self.message, field: self.field, hint: self.hint };
+        let mut response = (status, axum::Json(body)).into_response();
+        if may_come_back {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if status.as_u16() == 401 {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,165 @@
+//! Runs: listed, shown, explained, killed, and their logs.
+
+use std::sync::Arc;
+
+use axum::Json as Answer;
+use axum::extract::{Path, State as Shared};
+use http::Uri;
+use rota_core::batch::{Origin, RunState};
+use rota_core::partition::{self, Input};
+use rota_core::why::Why;
+use rota_port::logs::LogKey;
+use rota_port::query::RunFilter;
+use rota_wire::rest;
+
+use crate::auth::{Admin, Reader};
+use crate::body::Args;
+use crate::code::Code;
+use crate::refusal::Refusal;
+use crate::spec;
+use crate::state::State;
+use crate::story;
+use crate::view::{self, Names};
+
+/// The part of a log that is sent if nothing is said, and the largest.
+const LOG_BYTES: u32 = 64 << 10;
+const LOG_BYTES_MAX: u32 = 1 << 20;
+
+const ORIGINS: [(&str, Origin); 3] = [("schedule", Origin::Schedule), ("manual", Origin::Manual), ("api", Origin::Api)];
+
+pub(crate) async fn list(
+    _: Reader,
+    Shared(state): Shared<Arc<State>>,
+    uri: Uri,
+) -> Result<Answer<rest::Page<rest::Run>>, Refusal> {
+    let args = Args::read(&uri, &["job", "app", "state", "origin", "since", "before", "limit"])?;
+    let states: Vec<(&str, RunState)> = RunState::ALL.iter().map(|state| (state.word(), *state)).collect();
+    let filter = RunFilter {
+        state: spec::word("state", args.text("state"), &states)?,
+        origin: spec::word("origin", args.text("origin"), &ORIGINS)?,
+        since: args.instant("since", state.now())?,
+        limit: args.limit()?,
+        ..RunFilter::default()
+    };
+    Ok(Answer(state.read(move |state| page(state, &args, filter)).await?))
+}
+
+fn page(state: &State, args: &Args, mut filter: RunFilter) -> Result<rest::Page<rest::Run>, Refusal> {
+    let namespace = args.namespace();
+    filter.app = args.text("app").map(|app| view::find_app(state, &namespace, app)).transpose()?.map(|app| app.id);
+    filter.job = args.text("job").map(|job| view::find_job(state, &namespace, job)).transpose()?.map(|job| job.id);
+    filter.before = args.text("before").map(|run| view::find_run(state, run)).transpose()?.map(|run| run.id);
+    let runs = state.query.runs(&filter)?;
+    let is_full = runs.len() >= filter.limit as usize;
+    let next = runs.last().filter(|_| is_full).map(|last| last.id.to_string());
+    let mut names = Names::new(state);
+    let mut items = Vec::with_capacity(runs.len());
+    for run in &runs {
+        if state.app(run.app)?.is_none_or(|app| app.namespace == namespace) {
+            items.push(names.listed(run)?);
+        }
+    }
+    Ok(rest::Page { items, next })
+}
+
+pub(crate) async fn get(
+    _: Reader,
+    Shared(state): Shared<Arc<State>>,
+    Path(run): Path<String>,
+    uri: Uri,
+) -> Result<Answer<rest::RunDetail>, Refusal> {
+    Args::read(&uri, &[])?;
+    let detail = state.read(move |state| {
+        let run = view::find_run(state, &run)?;
+        let attempts = state.query.attempts(run.id)?;
+        let mut names = Names::new(state);
+        let zone = names.job(run.job, Some(run.version))?.zone;
+        Ok(rest::RunDetail {
+            run: names.run(&run, &attempts)?,
+            param: run.param.as_deref().map(str::to_owned),
+            attempts: attempts.iter().map(|attempt| names.attempt(attempt, &zone)).collect::<Result<_, _>>()?,
+        })
+    });
+    Ok(Answer(detail.await?))
+}
+
+pub(crate) async fn why(
+    _: Reader,
+    Shared(state): Shared<Arc<State>>,
+    Path(run): Path<String>,
+    uri: Uri,
+) -> Result<Answer<rest::Story>, Refusal> {
+    Args::read(&uri, &[])?;
+    let told = state.read(move |state| {
+        let run = view::find_run(state, &run)?;
+        let attempts = state.query.attempts(run.id)?;
+        story::tell(state, &run, &attempts)
+    });
+    Ok(Answer(told.await?))
+}
+
+pub(crate) async fn logs(
+    _: Reader,
+    Shared(state): Shared<Arc<State>>,
+    Path(run): Path<String>,
+    uri: Uri,
+) -> Result<Answer<rest::LogWindow>, Refusal> {
+    let args = Args::read(&uri, &["shard", "attempt", "from", "bytes"])?;
+    let shard: u32 = args.number("shard")?.unwrap_or(0);
+    let attempt: Option<u32> = args.number("attempt")?;
+    let from: u64 = args.number("from")?.unwrap_or(0);
+    let bytes: u32 = args.number("bytes")?.unwrap_or(LOG_BYTES);
+    if bytes == 0 || bytes > LOG_BYTES_MAX {
+        return Err(Refusal::invalid("bytes", format!("{bytes} is outside 1 to {LOG_BYTES_MAX}")));
+    }
+    let window = state.read(move |state| {
+        let run = view::find_run(state, &run)?;
+        if shard >= run.shards.max(1) {
+            return Err(Refusal::invalid("shard", format!("the run has {} shards, counted from 0", run.shards)));
+        }
+        let no = match attempt {
+            Some(no) => no,
+            None => {
+                let attempts = state.query.attempts(run.id)?;
+                attempts.iter().filter(|a| a.shard == shard).map(|a| a.no).max().unwrap_or(1)
+            }
+        };
+        let window = state.logs.read(LogKey { run: run.id, shard, no }, from, bytes)?;
+        Ok(rest::LogWindow {
+            run: run.id.to_string(),
+            shard,
+            attempt: no,
+            from: window.from,
+            text: window.text,
+            next: window.next,
+            len: window.len,
+            is_closed: window.is_closed,
+        })
+    });
+    Ok(Answer(window.await?))
+}
+
+pub(crate) async fn kill(
+    _: Admin,
+    Shared(state): Shared<Arc<State>>,
+    Path(run): Path<String>,
+    uri: Uri,
+) -> Result<Answer<rest::Killed>, Refusal> {
+    Args::read(&uri, &[])?;
+    let found = state.read(move |state| view::find_run(state, &run)).await?;
+    if found.state.is_terminal() {
+        return Err(Refusal::from(Why::RunEnded));
+    }
+    let shared = state.clone();
+    let (run, app) = (found.id, found.app);
+    let answer = state.carry(async move { shared.ask(app, move |reply| Input::Kill { run, reply }).await });
+    // Its row was there a moment ago, so what the machine no longer has open has ended meanwhile.
+    let ended =
+        |refusal: Refusal| if refusal.code == Code::RunUnknown { Refusal::from(Why::RunEnded) } else { refusal };
+    let answer = answer.await.map_err(ended)?;
+    if answer != partition::Answer::Killing {
+        return Err(Refusal::internal(answer));
+    }
+    let state = RunState::Killed.word().to_owned();
+    Ok(Answer(rest::Killed { run: found.id.to_string(), id: found.id.0, state }))
+}

@@ -1,0 +1,283 @@
+//! A job as users write it, to and from the specification that the core keeps.
+//!
+//! Here are only the mistakes that the core cannot see any more: which key was given, in which unit. What the
+//! core's own `compile` finds is renamed to the key that the user wrote.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderName, HeaderValue};
+use rota_core::id::AppId;
+use rota_core::id::{JobId, Version};
+use rota_core::job::{
+    Delivery, Invalid, Job, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout, When, check_name,
+};
+use rota_core::limits;
+use rota_core::time::UnixMs;
+use rota_core::worker::App;
+use rota_wire::rest;
+
+use crate::code::Code;
+use crate::duration;
+use crate::nearest::did_you_mean;
+use crate::refusal::Refusal;
+
+/// The headers of a request that are not the user's to set.
+const HEADERS_OF_ROTA: [&str; 7] =
+    ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "idempotency-key"];
+
+/// The app that a job names, or the one that holds its namespace's URL jobs.
+pub(crate) fn app_of(job: &rest::JobSpec) -> Result<&str, Refusal> {
+    check_name("namespace", &job.namespace)?;
+    match (&job.app, &job.http, &job.handler) {
+        (Some(app), _, Some(_)) if app == App::URL => {
+            Err(Refusal::invalid("app", "`@url` has no workers").hint("name the app whose workers offer the handler"))
+        }
+        (Some(app), _, _) => Ok(app),
+        (None, Some(_), None) => Ok(App::URL),
+        (None, _, _) => Err(Refusal::invalid("app", "a job with a handler needs an app")
+            .hint("name the app whose workers offer the handler; `rota app list` shows them")),
+    }
+}
+
+/// Reads what a user wrote. What is well formed and yet cannot be is found by [`compile`].
+pub(crate) fn read(job: &rest::JobSpec) -> Result<Spec, Refusal> {
+    let timeout = job.timeout.clone().unwrap_or_default();
+    let duration = |field: &str, text: &Option<String>| text.as_deref().map(|t| duration::parse(field, t)).transpose();
+    let retry = job.retry.clone().unwrap_or_default();
+    let route = job.route.clone().unwrap_or_default();
+    Ok(Spec {
+        schedule: read_when(job)?,
+        zone: job.timezone.clone().unwrap_or_else(|| "UTC".to_owned()),
+        target: read_target(job)?,
+        route: Route {
+            strategy: word("route.strategy", route.strategy.as_deref(), &STRATEGIES)?.unwrap_or_default(),
+            labels: route.labels.unwrap_or_default(),
+        },
+        overlap: word("overlap", job.overlap.as_deref(), &OVERLAPS)?.unwrap_or_default(),
+        retry: Retry { max: retry.max, delay_ms: duration("retry.delay", &retry.delay)?.unwrap_or(0) },
+        timeout: Timeout {
+            start_ms: duration("timeout.start", &timeout.start)?,
+            attempt_ms: duration("timeout.attempt", &timeout.attempt)?,
+        },
+        shards: job.shards.as_ref().map_or(1, |shards| shards.count),
+        delivery: word("delivery", job.delivery.as_deref(), &DELIVERIES)?,
+    })
+}
+
+const STRATEGIES: [(&str, Strategy); 3] = [
+    ("LEAST_INFLIGHT", Strategy::LeastInflight),
+    ("APP_ROUND_ROBIN", Strategy::AppRoundRobin),
+    ("default", Strategy::Default),
+];
+const OVERLAPS: [(&str, Overlap); 2] = [("allow", Overlap::Allow), ("skip", Overlap::Skip)];
+const DELIVERIES: [(&str, Delivery); 2] =
+    [("at_least_once", Delivery::AtLeastOnce), ("at_most_once", Delivery::AtMostOnce)];
+
+/// The value of one of a few words.
+pub(crate) fn word<T: Copy>(field: &str, text: Option<&str>, known: &[(&str, T)]) -> Result<Option<T>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
+        return Ok(Some(*value));
+    }
+    let words: Vec<&str> = known.iter().map(|(word, _)| *word).collect();
+    let shown: String = text.chars().take(40).collect();
+    let hint = did_you_mean(text, words.iter().copied()).unwrap_or_else(|| format!("one of {}", words.join(", ")));
+    Err(Refusal::invalid(field, format!("`{shown}` is not known here")).hint(hint))
+}
+
+fn read_when(job: &rest::JobSpec) -> Result<When, Refusal> {
+    let given = [("cron", &job.cron), ("every", &job.every), ("delay", &job.delay), ("at", &job.at)];
+    let given: Vec<(&str, &str)> =
+        given.into_iter().filter_map(|(key, text)| text.as_deref().map(|text| (key, text))).collect();
+    match given[..] {
+        [] => Ok(When::Manual),
+        [("cron", expr)] => Ok(When::Cron(expr.to_owned())),
+        [("every", text)] => duration::parse("every", text).map(When::EveryMs),
+        [("delay", text)] => duration::parse("delay", text).map(When::DelayMs),
+        [(_, text)] => UnixMs::parse_rfc3339(text.trim()).map(|at| When::OnceMs(at.0)).map_err(|error| {
+            Refusal::invalid("at", error.message).hint("an instant with its offset: 2026-12-01T02:00:00+08:00")
+        }),
+        [(first, _), (second, _), ..] => Err(Refusal::invalid(second, format!("`{first}` is given too"))
+            .hint("a job has one of cron, every, delay and at, or none of them to run only when asked to")),
+    }
+}
+
+fn read_target(job: &rest::JobSpec) -> Result<Target, Refusal> {
+    match (&job.handler, &job.http) {
+        (Some(_), Some(_)) => {
+            Err(Refusal::invalid("http", "`handler` is given too").hint("a job has one of handler and http"))
+        }
+        (None, None) => Err(Refusal::invalid("handler", "the job calls nothing")
+            .hint("a job has a handler, or http with a method and its URL")),
+        (Some(name), None) => {
+            let param = job.param.clone().unwrap_or_default();
+            check_size("param", param.len())?;
+            Ok(Target::Handler { name: name.clone(), param })
+        }
+        (None, Some(_)) if job.param.is_some() => {
+            Err(Refusal::invalid("param", "a request has no parameter").hint("what a request carries is http.body"))
+        }
+        (None, Some(http)) => read_http(http),
+    }
+}
+
+fn read_http(http: &rest::Http) -> Result<Target, Refusal> {
+    let given: Vec<(&str, &String)> = methods(http).into_iter().filter_map(|(m, url)| Some((m, url?))).collect();
+    let (method, url) = match given[..] {
+        [(method, url)] => (method, url.clone()),
+        [] => {
+            return Err(Refusal::invalid("http", "no method is given").hint("for example {\"post\": \"https://…\"}"));
+        }
+        [(first, _), (second, _), ..] => {
+            return Err(Refusal::invalid(format!("http.{second}"), format!("`http.{first}` is given too"))
+                .hint("a request has one method"));
+        }
+    };
+    for (name, value) in &http.headers {
+        check_header(name, value)?;
+    }
+    let body = http.body.clone().unwrap_or_default();
+    check_size("http.body", body.len())?;
+    check_size(&format!("http.{method}"), url.len())?;
+    Ok(Target::Url { method: method.to_uppercase(), url, headers: http.headers.clone(), body })
+}
+
+fn methods(http: &rest::Http) -> [(&'static str, Option<&String>); 5] {
+    [
+        ("get", http.get.as_ref()),
+        ("post", http.post.as_ref()),
+        ("put", http.put.as_ref()),
+        ("patch", http.patch.as_ref()),
+        ("delete", http.delete.as_ref()),
+    ]
+}
+
+fn check_header(name: &str, value: &str) -> Result<(), Refusal> {
+    let field = format!("http.headers.{}", name.chars().take(80).collect::<String>());
+    if HeaderName::try_from(name).is_err() {
+        return Err(Refusal::invalid(field, "this is not a header's name"));
+    }
+    if HeaderValue::from_str(value).is_err() {
+        return Err(Refusal::invalid(field, "a header's value has no control characters"));
+    }
+    if HEADERS_OF_ROTA.contains(&name.to_ascii_lowercase().as_str()) {
+        return Err(Refusal::invalid(field, "Rota sets this header itself").hint("leave it out"));
+    }
+    Ok(())
+}
+
+/// Refuses what is larger than a job may carry.
+pub(crate) fn check_size(field: &str, bytes: usize) -> Result<(), Refusal> {
+    if bytes > limits::PARAM_BYTES_MAX {
+        return Err(Refusal::new(Code::TooLarge, format!("{bytes} bytes are more than {}", limits::PARAM_BYTES_MAX))
+            .field(field)
+            .hint("keep large inputs elsewhere, and pass where they are"));
+    }
+    Ok(())
+}
+
+/// Compiles a specification, naming mistakes by the key that the user wrote.
+pub(crate) fn compile(spec: &Spec, id: JobId, app: AppId, name: &str, state: JobState) -> Result<Job, Refusal> {
+    spec.compile(id, Version(1), app, name, state).map_err(|invalid| renamed(spec, invalid))
+}
+
+fn renamed(spec: &Spec, invalid: Invalid) -> Refusal {
+    let field = match (invalid.field, &spec.target) {
+        ("labels", _) => "route.labels".to_owned(),
+        ("shards", _) => "shards.count".to_owned(),
+        ("http.url" | "http.method", Target::Url { method, .. }) => format!("http.{}", method.to_lowercase()),
+        (field, _) => field.to_owned(),
+    };
+    Refusal::from(invalid).field(field)
+}
+
+/// Refuses a schedule that has no slot to come.
+pub(crate) fn check_slots(spec: &Spec, job: &Job, now: UnixMs) -> Result<(), Refusal> {
+    let Some(schedule) = &job.schedule else { return Ok(()) };
+    match &spec.schedule {
+        When::Cron(_) if schedule.next_after(now).is_none() => {
+            Err(Refusal::invalid("cron", format!("{} never comes again", schedule.text()))
+                .hint("no date matches all fields at once, for example the 30th of February; look at day and month"))
+        }
+        When::OnceMs(at) if now.since_ms(UnixMs(*at)) > limits::LATE_MAX_MS => {
+            let (at, now) =
+                (schedule.zone().format(UnixMs(*at)), schedule.zone().format(UnixMs(now.0 / 1_000 * 1_000)));
+            Err(Refusal::invalid("at", format!("{at} lies in the past"))
+                .hint(format!("it is {now} now; to run a job at once, trigger it")))
+        }
+        When::Cron(_) | When::EveryMs(_) | When::DelayMs(_) | When::OnceMs(_) | When::Manual => Ok(()),
+    }
+}
+
+/// The next slots of a job, soonest first.
+pub(crate) fn next_slots(job: &Job, now: UnixMs, count: usize) -> Vec<UnixMs> {
+    let Some(schedule) = job.schedule.as_ref().filter(|_| job.state == JobState::Enabled) else { return Vec::new() };
+    std::iter::successors(schedule.next_after(now), |slot| schedule.next_after(*slot)).take(count).collect()
+}
+
+/// Writes a specification as a user would: what has its default is left out.
+pub(crate) fn write(spec: &Spec, name: &str, app: &App, state: JobState) -> rest::JobSpec {
+    let mut job = rest::JobSpec { name: name.to_owned(), namespace: app.namespace.clone(), ..Default::default() };
+    match &spec.schedule {
+        When::Cron(expr) => job.cron = Some(expr.clone()),
+        When::EveryMs(ms) => job.every = Some(duration::print(*ms)),
+        When::DelayMs(ms) => job.delay = Some(duration::print(*ms)),
+        When::OnceMs(at) => job.at = Some(in_zone(&spec.zone, UnixMs(*at))),
+        When::Manual => {}
+    }
+    job.timezone = Some(spec.zone.clone()).filter(|zone| zone != "UTC");
+    match &spec.target {
+        Target::Handler { name, param } => {
+            job.app = Some(app.name.clone());
+            job.handler = Some(name.clone());
+            job.param = Some(param.clone()).filter(|param| !param.is_empty());
+        }
+        Target::Url { method, url, headers, body } => {
+            job.app = Some(app.name.clone()).filter(|app| app != App::URL);
+            job.http = Some(write_http(method, url, headers, body));
+        }
+    }
+    let strategy = (spec.route.strategy != Strategy::Default).then(|| word_of(&STRATEGIES, spec.route.strategy));
+    let labels = Some(spec.route.labels.clone()).filter(|labels| !labels.trim().is_empty());
+    job.route = (strategy.is_some() || labels.is_some()).then_some(rest::Route { strategy, labels });
+    job.overlap = (spec.overlap != Overlap::Allow).then(|| word_of(&OVERLAPS, spec.overlap));
+    let delay = (spec.retry.delay_ms > 0).then(|| duration::print(spec.retry.delay_ms));
+    job.retry = (spec.retry != Retry::default()).then_some(rest::Retry { max: spec.retry.max, delay });
+    job.timeout = (spec.timeout != Timeout::default()).then(|| rest::Timeout {
+        start: spec.timeout.start_ms.map(duration::print),
+        attempt: spec.timeout.attempt_ms.map(duration::print),
+    });
+    job.shards = (spec.shards != 1).then_some(rest::Shards { count: spec.shards });
+    job.delivery = spec.delivery.map(|delivery| word_of(&DELIVERIES, delivery));
+    job.paused = (state == JobState::Paused).then_some(true);
+    job
+}
+
+fn write_http(method: &str, url: &str, headers: &BTreeMap<String, String>, body: &str) -> rest::Http {
+    let mut http = rest::Http {
+        headers: headers.clone(),
+        body: Some(body.to_owned()).filter(|body| !body.is_empty()),
+        ..Default::default()
+    };
+    let place = match method {
+        "GET" => &mut http.get,
+        "PUT" => &mut http.put,
+        "PATCH" => &mut http.patch,
+        "DELETE" => &mut http.delete,
+        _ => &mut http.post,
+    };
+    *place = Some(url.to_owned());
+    http
+}
+
+fn word_of<T: PartialEq>(known: &[(&str, T)], value: T) -> String {
+    known.iter().find(|(_, candidate)| *candidate == value).expect("the tables name every variant").0.to_owned()
+}
+
+fn in_zone(zone: &str, at: UnixMs) -> String {
+    rota_cron::Zone::parse(zone).unwrap_or_else(|_| rota_cron::Zone::utc()).format(at)
+}
+
+#[cfg(test)]
+#[path = "spec_tests.rs"]
+mod tests;

@@ -1,0 +1,142 @@
+//! Specifications: round trips, and each mistake with its field and hint.
+
+use rota_core::id::AppId;
+use serde_json::json;
+
+use super::*;
+
+const NOW: UnixMs = UnixMs(1_796_054_400_000); // 2026-11-30T16:00:00Z
+
+fn app(name: &str) -> App {
+    App { id: AppId(1), namespace: "default".to_owned(), name: name.to_owned(), pending_max: 1_000 }
+}
+
+/// Reads and checks a job as the create call does.
+fn accept(body: serde_json::Value) -> Result<(rest::JobSpec, Spec), Refusal> {
+    let job: rest::JobSpec = crate::body::parse(&body.to_string())?;
+    app_of(&job)?;
+    let spec = read(&job)?;
+    let compiled = compile(&spec, JobId(1), AppId(1), &job.name, JobState::Enabled)?;
+    check_slots(&spec, &compiled, NOW)?;
+    Ok((job, spec))
+}
+
+#[test]
+fn what_users_write_reads_back_as_they_wrote_it() {
+    for body in [
+        json!({"name": "a", "app": "etl", "handler": "h", "cron": "*/5 * * * *"}),
+        json!({"name": "a", "app": "etl", "handler": "h", "cron": "0 0 2 * * ?", "timezone": "Asia/Shanghai"}),
+        json!({"name": "a", "app": "etl", "handler": "h", "every": "30s", "param": "date=1"}),
+        json!({"name": "a", "app": "etl", "handler": "h", "delay": "90m"}),
+        json!({"name": "a", "app": "etl", "handler": "h", "at": "2026-12-01T02:00:00+08:00", "timezone": "+08:00"}),
+        json!({"name": "a", "app": "etl", "handler": "h"}),
+        json!({"name": "a", "every": "1d", "http": {"get": "https://partner.example/ping"}}),
+        json!({"name": "a", "app": "etl", "every": "2h",
+            "http": {"post": "http://h:1/p?q", "headers": {"x-a": "b"}, "body": "{}"}, "delivery": "at_least_once"}),
+        json!({"name": "a", "every": "1d", "http": {"put": "https://p.example/"}}),
+        json!({"name": "a", "every": "1d", "http": {"patch": "https://p.example/"}}),
+        json!({"name": "a", "every": "1d", "http": {"delete": "https://p.example/"}}),
+        json!({"name": "a", "app": "etl", "handler": "h", "every": "1h",
+            "route": {"strategy": "APP_ROUND_ROBIN", "labels": "disk=ssd, !gpu"}, "overlap": "skip",
+            "retry": {"max": 3, "delay": "10s"}, "timeout": {"start": "1m", "attempt": "1500ms"},
+            "shards": {"count": 8}, "delivery": "at_most_once"}),
+    ] {
+        let (job, spec) = accept(body.clone()).unwrap();
+        let name = job.app.as_deref().unwrap_or(App::URL);
+        let written = write(&spec, &job.name, &app(name), JobState::Enabled);
+        assert_eq!(written, job, "{body}");
+        assert_eq!(read(&written), Ok(spec), "{body}");
+    }
+}
+
+#[test]
+fn defaults_and_a_pause_are_told_apart() {
+    let (_, spec) = accept(json!({"name": "a", "app": "etl", "handler": "h", "overlap": "allow",
+        "retry": {"max": 0}, "shards": {"count": 1}, "timezone": "UTC", "route": {"strategy": "default"}}))
+    .unwrap();
+    let written = write(&spec, "a", &app("etl"), JobState::Paused);
+    assert_eq!(
+        serde_json::to_value(&written).unwrap(),
+        json!({"name": "a", "namespace": "default", "app": "etl", "handler": "h", "paused": true})
+    );
+}
+
+#[test]
+fn each_mistake_names_its_field_and_says_what_would_be_right() {
+    let handler = |extra: serde_json::Value| {
+        let mut body = json!({"name": "a", "app": "etl", "handler": "h"});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        body
+    };
+    let url = |http: serde_json::Value| json!({"name": "a", "every": "1h", "http": http});
+    for (body, field, hint) in [
+        (handler(json!({"cron": "0 0 30 2 *"})), "cron", "30th of February"),
+        (handler(json!({"cron": "61 * * * *"})), "cron", ""),
+        (handler(json!({"cron": ""})), "cron", ""),
+        (handler(json!({"cron": "* * *"})), "cron", ""),
+        (handler(json!({"cron": "* * * * *", "timezone": "Asia/Shangai"})), "timezone", "Asia/Shanghai"),
+        (handler(json!({"every": "-5s"})), "every", "30s"),
+        (handler(json!({"every": "30"})), "every", "30s"),
+        (handler(json!({"every": "0s"})), "every", "30s"),
+        (handler(json!({"delay": "1000d"})), "delay", ""),
+        (handler(json!({"at": "tomorrow"})), "at", "2026-12-01T02:00:00+08:00"),
+        (handler(json!({"at": "2026-11-29T00:00:00Z"})), "at", "trigger"),
+        (handler(json!({"at": "2026-12-01T00:00:00Z", "every": "1h"})), "at", "one of cron"),
+        (handler(json!({"http": {"get": "https://a.example"}})), "http", "one of handler and http"),
+        (handler(json!({"overlap": "skp"})), "overlap", "skip"),
+        (handler(json!({"delivery": "exactly_once"})), "delivery", "at_"),
+        (handler(json!({"route": {"strategy": "LEAST_INFLIGTH"}})), "route.strategy", "LEAST_INFLIGHT"),
+        (handler(json!({"route": {"labels": "disk=="}})), "route.labels", "disk=ssd"),
+        (handler(json!({"shards": {"count": 0}})), "shards.count", ""),
+        (handler(json!({"shards": {"count": 1001}})), "shards.count", ""),
+        (handler(json!({"retry": {"max": 101}})), "retry.max", ""),
+        (handler(json!({"retry": {"max": 1, "delay": "-1s"}})), "retry.delay", "30s"),
+        (handler(json!({"timeout": {"attempt": "0s"}})), "timeout.attempt", "30s"),
+        (handler(json!({"timeout": {"start": "x"}})), "timeout.start", "30s"),
+        (json!({"name": "", "app": "etl", "handler": "h"}), "name", "letters"),
+        (json!({"name": "a b", "app": "etl", "handler": "h"}), "name", "letters"),
+        (json!({"name": "a", "app": "etl", "handler": "h h"}), "handler", "letters"),
+        (json!({"name": "a", "app": "etl", "handler": "h", "namespace": "/"}), "namespace", "letters"),
+        (json!({"name": "a", "handler": "h"}), "app", "rota app list"),
+        (json!({"name": "a", "app": "@url", "handler": "h"}), "app", "workers"),
+        (json!({"name": "a", "app": "etl"}), "handler", "http"),
+        (url(json!({})), "http", "post"),
+        (url(json!({"get": "https://a.example", "post": "https://a.example"})), "http.post", "one method"),
+        (url(json!({"get": "ftp://a.example"})), "http.get", "https://"),
+        (url(json!({"post": "https://user@a.example"})), "http.post", "https://"),
+        (url(json!({"get": "https://a.example", "headers": {"a b": "c"}})), "http.headers.a b", ""),
+        (url(json!({"get": "https://a.example", "headers": {"a": "c\n"}})), "http.headers.a", ""),
+        (url(json!({"get": "https://a.example", "headers": {"Host": "c"}})), "http.headers.Host", "leave it out"),
+        (json!({"name": "a", "http": {"get": "https://a.example"}, "param": "x"}), "param", "http.body"),
+    ] {
+        let refusal = accept(body.clone()).expect_err(&body.to_string());
+        assert_eq!(refusal.code, Code::Invalid, "{body}: {refusal:?}");
+        assert_eq!(refusal.field.as_deref(), Some(field), "{body}: {refusal:?}");
+        assert!(!refusal.message.is_empty(), "{body}");
+        assert!(refusal.hint.as_deref().unwrap_or("").contains(hint), "{body}: {refusal:?}");
+    }
+}
+
+#[test]
+fn what_is_too_large_names_its_field() {
+    let large = "x".repeat(limits::PARAM_BYTES_MAX + 1);
+    for (body, field) in [
+        (json!({"name": "a", "app": "etl", "handler": "h", "param": large}), "param"),
+        (json!({"name": "a", "http": {"post": "https://a.example", "body": large}}), "http.body"),
+    ] {
+        let refusal = accept(body).unwrap_err();
+        assert_eq!((refusal.code, refusal.field.as_deref()), (Code::TooLarge, Some(field)));
+    }
+    let fits = "x".repeat(limits::PARAM_BYTES_MAX);
+    accept(json!({"name": "a", "app": "etl", "handler": "h", "param": fits})).unwrap();
+}
+
+#[test]
+fn next_slots_are_those_of_an_enabled_job() {
+    let (_, spec) = accept(json!({"name": "a", "app": "etl", "handler": "h", "cron": "0 2 * * *"})).unwrap();
+    let of = |state| next_slots(&compile(&spec, JobId(1), AppId(1), "a", state).unwrap(), NOW, 3);
+    let day = 86_400_000;
+    let first = 1_796_090_400_000; // 2026-12-01T02:00:00Z
+    assert_eq!(of(JobState::Enabled), [UnixMs(first), UnixMs(first + day), UnixMs(first + 2 * day)]);
+    assert_eq!(of(JobState::Paused), []);
+}

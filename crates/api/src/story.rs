@@ -1,0 +1,237 @@
+//! What happened to a run, in words: what its row and its attempts say, and nothing that they do not.
+
+use rota_core::batch::{Attempt, AttemptState, Origin, Run, RunState};
+use rota_core::id::JobId;
+use rota_core::job::{Delivery, JobState, Spec};
+use rota_core::time::UnixMs;
+use rota_core::why::Why;
+use rota_cron::{Kind, Zone};
+use rota_wire::rest::{Story, StoryLine};
+
+use crate::duration::human;
+use crate::refusal::Refusal;
+use crate::spec;
+use crate::state::State;
+use crate::view::{self, Known, Names};
+
+/// Attempts that a story tells one by one.
+const ATTEMPTS_MAX: usize = 100;
+
+/// Tells the story of a run.
+pub(crate) fn tell(state: &State, run: &Run, attempts: &[Attempt]) -> Result<Story, Refusal> {
+    let mut names = Names::new(state);
+    let job = names.job(run.job, Some(run.version))?;
+    let shown = names.run(run, attempts)?;
+    let mut lines = Lines { zone: job.zone.clone(), lines: Vec::new() };
+    lines.origin(run);
+    if run.shards == 0 {
+        lines.not_run(run);
+    }
+    lines.tries(&mut names, run, attempts, job.spec.as_ref())?;
+    lines.end(run, attempts, job.spec.as_ref());
+    lines.next_slot(state, run.job)?;
+    let hints = hints(run, &shown.run, &job.name);
+    Ok(Story { title: title(run, &job, &shown.state), lines: lines.finish(), hints, run: shown })
+}
+
+fn title(run: &Run, job: &Known, state: &str) -> String {
+    let slot = view::human(&job.zone, run.slot);
+    let what = match (run.origin, run.slots) {
+        (Origin::Schedule, 0 | 1) => format!("slot {slot}"),
+        (Origin::Schedule, slots) => format!("{slots} slots {slot} to {}", view::human(&job.zone, run.slot_last)),
+        (Origin::Manual | Origin::Api, _) => format!("triggered {slot}"),
+    };
+    let why = run.why.map(|why| format!(", {why}")).unwrap_or_default();
+    format!("{}, {what}, v{}: {}{why}", job.name, run.version, state.to_uppercase())
+}
+
+fn hints(run: &Run, printed: &str, job: &str) -> Vec<String> {
+    let mut hints = Vec::new();
+    if run.shards > 0 {
+        hints.push(format!("rota logs {printed}"));
+    }
+    if !run.state.is_terminal() {
+        hints.push(format!("rota kill {printed}"));
+    } else if run.state != RunState::Success {
+        hints.push(format!("rota run {job}"));
+    }
+    hints
+}
+
+struct Lines {
+    zone: Zone,
+    /// Each with its instant; those without one come after all that have one.
+    lines: Vec<(UnixMs, StoryLine)>,
+}
+
+impl Lines {
+    fn say(&mut self, at: Option<UnixMs>, about: impl Into<String>, text: impl Into<String>) {
+        let line = StoryLine { at: at.map(|at| self.zone.format(at)), about: about.into(), text: text.into() };
+        self.lines.push((at.unwrap_or(UnixMs(i64::MAX)), line));
+    }
+
+    fn finish(mut self) -> Vec<StoryLine> {
+        self.lines.sort_by_key(|(at, _)| *at);
+        self.lines.into_iter().map(|(_, line)| line).collect()
+    }
+
+    fn origin(&mut self, run: &Run) {
+        let own = if run.param.is_some() { ", with a parameter of its own" } else { "" };
+        match run.origin {
+            Origin::Schedule => {
+                let late = run.at.since_ms(run.slot_last);
+                let text =
+                    if late > 0 { format!("decided {} after the slot", human(late)) } else { "on time".to_owned() };
+                self.say(Some(run.at), "due", text);
+            }
+            Origin::Manual => self.say(Some(run.at), "triggered", format!("by hand{own}")),
+            Origin::Api => self.say(Some(run.at), "triggered", format!("through the API{own}")),
+        }
+    }
+
+    /// A row without a dispatch: why there is none.
+    fn not_run(&mut self, run: &Run) {
+        let why = run.why.map_or("no reason is stored", Why::text);
+        let count = if run.slots > 1 { format!("{} slots ", run.slots) } else { String::new() };
+        self.say(Some(run.at), "gate", format!("{count}{}: {why}", run.state.word()));
+    }
+
+    fn tries(
+        &mut self,
+        names: &mut Names<'_>,
+        run: &Run,
+        attempts: &[Attempt],
+        spec: Option<&Spec>,
+    ) -> Result<(), Refusal> {
+        if run.shards > 0 && attempts.is_empty() {
+            let text = format!("admitted; none of its {} shards was dispatched", run.shards);
+            self.say(None, "route", text);
+        }
+        let mut told: Vec<&Attempt> = attempts.iter().collect();
+        told.sort_by_key(|attempt| (attempt.at, attempt.shard, attempt.no));
+        for attempt in told.iter().take(ATTEMPTS_MAX) {
+            let before = attempts.iter().find(|other| other.shard == attempt.shard && other.no + 1 == attempt.no);
+            self.attempt(names, run, attempt, before, spec)?;
+        }
+        if told.len() > ATTEMPTS_MAX {
+            self.say(None, "tries", format!("and {} more", told.len() - ATTEMPTS_MAX));
+        }
+        Ok(())
+    }
+
+    fn attempt(
+        &mut self,
+        names: &mut Names<'_>,
+        run: &Run,
+        attempt: &Attempt,
+        before: Option<&Attempt>,
+        spec: Option<&Spec>,
+    ) -> Result<(), Refusal> {
+        let about = if run.shards > 1 {
+            format!("shard {} try {}", attempt.shard, attempt.no)
+        } else {
+            format!("try {}", attempt.no)
+        };
+        let worker = names.worker(attempt.worker)?;
+        let after = before.and_then(|before| before.ended_at).map_or_else(String::new, |ended| {
+            format!(", {} after try {} ended", human(attempt.at.since_ms(ended)), attempt.no - 1)
+        });
+        let uncharged = match before.map(|before| before.state) {
+            Some(AttemptState::NotStarted) => "; the try before did not start and is not charged to the retries",
+            Some(AttemptState::Lost) if before.and_then(|b| b.why) == Some(Why::InDoubt) => {
+                "; the doubt about the try before is not charged to the retries"
+            }
+            _ => "",
+        };
+        self.say(Some(attempt.at), about.clone(), format!("dispatched to {worker}{after}{uncharged}"));
+        let state = names.attempt_state(attempt);
+        match attempt.ended_at {
+            Some(ended) => {
+                let took = human(ended.since_ms(attempt.at));
+                self.say(Some(ended), about.clone(), format!("{} after {took}{}", spoken(state), because(attempt)));
+                self.release(attempt, ended, about);
+            }
+            None => {
+                let limit = spec.and_then(|spec| spec.timeout.attempt_ms);
+                let limit = limit.map(|ms| format!(", at most {}", human(i64::try_from(ms).unwrap_or(i64::MAX))));
+                let text = format!("{} now{}", spoken(state), limit.unwrap_or_default());
+                self.say(None, about, text);
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, attempt: &Attempt, ended: UnixMs, about: String) {
+        match attempt.released_at {
+            Some(released) if released > ended => {
+                let text = format!("its place on the worker was free {} later", human(released.since_ms(ended)));
+                self.say(Some(released), about, text);
+            }
+            Some(_) => {}
+            None if attempt.state == AttemptState::NotStarted => {}
+            None => self.say(None, about, "it still holds its place: its code may still run"),
+        }
+    }
+
+    /// Why there is no further try.
+    fn end(&mut self, run: &Run, attempts: &[Attempt], spec: Option<&Spec>) {
+        if run.shards == 0 || !run.state.is_terminal() || run.state == RunState::Success {
+            return;
+        }
+        let retries = spec.map_or(0, |spec| spec.retry.max);
+        let may_doubt = spec.map(|spec| spec.delivery.unwrap_or_else(|| spec.target.delivery()));
+        let text = match (run.state, run.why) {
+            (RunState::Killed, _) => "someone killed it".to_owned(),
+            (RunState::Lost, Some(Why::InDoubt)) if may_doubt == Some(Delivery::AtMostOnce) => {
+                "nothing could say whether it ran, and delivery is at_most_once".to_owned()
+            }
+            (_, Some(Why::Deleted | Why::JobDeleted)) => "the job was deleted".to_owned(),
+            (_, Some(Why::AttemptsSpent)) => Why::AttemptsSpent.text().to_owned(),
+            (_, Some(why @ (Why::StartDeadline | Why::SendDeadline))) if attempts.is_empty() => why.text().to_owned(),
+            _ if retries == 0 => "retry.max is 0".to_owned(),
+            _ if retries == 1 => "its only retry is spent".to_owned(),
+            _ => format!("its {retries} retries are spent"),
+        };
+        self.say(None, "not retried", text);
+    }
+
+    fn next_slot(&mut self, state: &State, job: JobId) -> Result<(), Refusal> {
+        let Some(current) = state.query.job(job)? else { return Ok(()) };
+        let text = match (current.state, current.compile()) {
+            (JobState::Deleted, _) => "none: the job is deleted".to_owned(),
+            (JobState::Paused, _) => "none: the job is paused".to_owned(),
+            (JobState::Finished, _) => "none: the job has no further slot".to_owned(),
+            (JobState::Enabled, Err(invalid)) => format!("none: the stored job cannot be read: {invalid}"),
+            (JobState::Enabled, Ok(compiled)) => {
+                let armed = state
+                    .intake
+                    .snapshots()
+                    .iter()
+                    .find_map(|snapshot| snapshot.next.iter().find(|(id, _)| *id == job).map(|(_, slot)| *slot));
+                let next = armed.or_else(|| spec::next_slots(&compiled, state.now(), 1).first().copied());
+                match (next, &compiled.schedule) {
+                    (Some(slot), _) => view::human(&compiled.body.zone, slot),
+                    (None, None) => "none: it only runs when asked to".to_owned(),
+                    (None, Some(schedule)) if schedule.kind() == Kind::Delay => {
+                        "after the end of the open run".to_owned()
+                    }
+                    (None, Some(_)) => "none: the schedule has ended".to_owned(),
+                }
+            }
+        };
+        self.say(None, "next slot", text);
+        Ok(())
+    }
+}
+
+fn because(attempt: &Attempt) -> String {
+    let why = attempt.why.map(|why| format!(": {}", why.text())).unwrap_or_default();
+    let said = attempt.message.as_deref().filter(|message| !message.is_empty());
+    let said = said.map(|message| format!(" ({})", message.chars().take(200).collect::<String>()));
+    format!("{why}{}", said.unwrap_or_default())
+}
+
+/// A state's word as it stands in a sentence.
+fn spoken(state: AttemptState) -> String {
+    state.word().replace('_', " ")
+}

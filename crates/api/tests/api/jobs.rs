@@ -1,0 +1,159 @@
+//! Jobs through the API.
+
+use serde_json::json;
+
+use crate::world::{World, job};
+
+#[tokio::test]
+async fn a_job_is_made_read_changed_paused_resumed_and_deleted() {
+    let world = World::new();
+    let saved = world.admin("POST", "/api/v1/jobs", job("copy")).await;
+    assert_eq!(saved["version"], 1);
+    assert_eq!(saved["state"], "enabled");
+    assert_eq!(saved["next"], "2026-11-30T16:00:10Z");
+    assert_eq!(saved["next_slots"], json!(["2026-11-30T16:00:10Z", "2026-11-30T16:00:20Z", "2026-11-30T16:00:30Z"]));
+    let read = world.get("/api/v1/jobs/copy").await;
+    assert_eq!(read["spec"]["every"], "10s");
+    assert_eq!(world.get(&format!("/api/v1/jobs/{}", saved["id"])).await, read);
+
+    // What was read can be put back, with a change.
+    let mut spec = read["spec"].clone();
+    spec["every"] = json!("1m");
+    let edited = world.admin("PUT", "/api/v1/jobs/copy?version=1", spec.clone()).await;
+    assert_eq!((&edited["version"], &edited["next"]), (&json!(2), &json!("2026-11-30T16:01:00Z")));
+    assert_eq!(world.get("/api/v1/jobs/copy/versions/1").await["spec"]["every"], "10s");
+    assert_eq!(world.get("/api/v1/jobs/copy").await["version"], 2);
+    let (status, code, _, hint) = world.refused("PUT", "/api/v1/jobs/copy?version=1", spec.clone()).await;
+    assert_eq!((status, code.as_str()), (409, "version_conflict"));
+    assert!(hint.contains("read the job again"));
+
+    let paused = world.admin("POST", "/api/v1/jobs/copy/pause", json!({})).await;
+    assert_eq!((&paused["state"], &paused["next"]), (&json!("paused"), &json!(null)));
+    assert_eq!(world.get("/api/v1/jobs/copy").await["spec"]["paused"], true);
+    let resumed = world.admin("POST", "/api/v1/jobs/copy/resume", json!({})).await;
+    assert_eq!((&resumed["state"], &resumed["next"]), (&json!("enabled"), &json!("2026-11-30T16:01:00Z")));
+    spec["paused"] = json!(true);
+    let edited = world.admin("PUT", "/api/v1/jobs/copy", spec.clone()).await;
+    assert_eq!(
+        (&edited["version"], &edited["state"], &edited["next_slots"]),
+        (&json!(3), &json!("paused"), &json!([]))
+    );
+    spec["paused"] = json!(false);
+    assert_eq!(world.admin("PUT", "/api/v1/jobs/copy", spec).await["state"], "enabled");
+
+    assert_eq!(world.admin("DELETE", "/api/v1/jobs/copy", json!({})).await["state"], "deleted");
+    assert_eq!(world.refused("POST", "/api/v1/jobs/copy/pause", json!({})).await.1, "job_unknown");
+    let by_id = format!("/api/v1/jobs/{}", saved["id"]);
+    assert_eq!(world.get(&by_id).await["state"], "deleted");
+    for (method, path) in [("DELETE", by_id.clone()), ("POST", format!("{by_id}/trigger"))] {
+        assert_eq!(world.refused(method, &path, json!({})).await.1, "job_deleted");
+    }
+    let again = world.admin("POST", "/api/v1/jobs", job("copy")).await;
+    assert_ne!(again["id"], saved["id"], "an id is never used again");
+}
+
+#[tokio::test]
+async fn names_are_unique_and_the_holder_is_named() {
+    let world = World::new();
+    let first = world.admin("POST", "/api/v1/jobs", job("copy")).await;
+    let mut second = job("copy");
+    second["app"] = json!("pay");
+    let (status, code, field, hint) = world.refused("POST", "/api/v1/jobs", second).await;
+    assert_eq!((status, code.as_str(), field.as_str()), (409, "name_taken", "name"));
+    assert!(hint.contains(&first["id"].to_string()), "{hint}");
+}
+
+#[tokio::test]
+async fn a_refused_job_leaves_its_name_free() {
+    let world = World::new();
+    let mut impossible = job("copy");
+    impossible.as_object_mut().unwrap().remove("every");
+    impossible["cron"] = json!("0 0 30 2 *");
+    let (status, code, field, _) = world.refused("POST", "/api/v1/jobs", impossible).await;
+    assert_eq!((status, code.as_str(), field.as_str()), (400, "invalid", "cron"));
+    world.overload(true);
+    let (status, code, ..) = world.refused("POST", "/api/v1/jobs", job("copy")).await;
+    assert_eq!((status, code.as_str()), (503, "overloaded"));
+    world.overload(false);
+    world.admin("POST", "/api/v1/jobs", job("copy")).await;
+}
+
+#[tokio::test]
+async fn url_jobs_live_in_an_app_of_their_own() {
+    let world = World::new();
+    let body = json!({"name": "ping", "every": "30s", "http": {"get": "https://partner.example/ping"}});
+    assert_eq!(world.admin("POST", "/api/v1/jobs", body.clone()).await["app"], "@url");
+    let spec = world.get("/api/v1/jobs/ping").await["spec"].clone();
+    assert_eq!(spec["app"], json!(null));
+    assert_eq!(spec["http"], body["http"]);
+    assert_eq!(world.admin("PUT", "/api/v1/jobs/ping", spec).await["version"], 2);
+}
+
+#[tokio::test]
+async fn what_never_changes_is_refused() {
+    let world = World::new();
+    world.admin("POST", "/api/v1/jobs", job("copy")).await;
+    for (key, value) in [("name", "other"), ("app", "pay")] {
+        let mut body = job("copy");
+        body[key] = json!(value);
+        let (status, code, field, hint) = world.refused("PUT", "/api/v1/jobs/copy", body).await;
+        assert_eq!((status, code.as_str(), field.as_str()), (400, "invalid", key));
+        assert!(hint.contains("never changes"), "{hint}");
+    }
+    let mut unknown = job("x");
+    unknown["app"] = json!("elt");
+    let (status, code, field, hint) = world.refused("POST", "/api/v1/jobs", unknown).await;
+    assert_eq!(
+        (status, code.as_str(), field.as_str(), hint.as_str()),
+        (404, "app_unknown", "app", "did you mean `etl`?")
+    );
+    let (_, code, _, hint) = world.refused("GET", "/api/v1/jobs/cpoy", json!({})).await;
+    assert_eq!((code.as_str(), hint.as_str()), ("job_unknown", "did you mean `copy`?"));
+}
+
+#[tokio::test]
+async fn lists_are_read_page_by_page() {
+    let world = World::new();
+    for n in 0..5 {
+        world.admin("POST", "/api/v1/jobs", job(&format!("job-{n}"))).await;
+    }
+    let (mut names, mut path) = (Vec::new(), "/api/v1/jobs?limit=2".to_owned());
+    loop {
+        let page = world.get(&path).await;
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= 2);
+        names.extend(items.iter().map(|item| item["spec"]["name"].as_str().unwrap().to_owned()));
+        match page["next"].as_str() {
+            Some(next) => path = format!("/api/v1/jobs?limit=2&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(names, ["job-0", "job-1", "job-2", "job-3", "job-4"]);
+    assert_eq!(world.get("/api/v1/jobs?app=pay").await["items"], json!([]));
+    assert_eq!(world.get("/api/v1/jobs?namespace=shop").await["items"], json!([]));
+    let (status, code, field, hint) = world.refused("GET", "/api/v1/jobs?limti=2", json!({})).await;
+    assert_eq!(
+        (status, code.as_str(), field.as_str(), hint.as_str()),
+        (400, "unknown_field", "limti", "did you mean `limit`?")
+    );
+}
+
+#[tokio::test]
+async fn apps_are_made_and_set() {
+    let world = World::new();
+    let made = world.admin("PUT", "/api/v1/apps/web", json!({})).await;
+    assert_eq!((&made["name"], &made["pending_max"]), (&json!("web"), &json!(1_000)));
+    assert_eq!(world.admin("PUT", "/api/v1/apps/web", json!({"pending_max": 5})).await["pending_max"], 5);
+    assert_eq!(world.admin("PUT", "/api/v1/apps/web", json!({})).await["pending_max"], 5);
+    let names: Vec<String> = world.get("/api/v1/apps").await["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|app| app["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["etl", "pay", "web"]);
+    let (_, code, field, _) = world.refused("PUT", "/api/v1/apps/web", json!({"pending_max": 0})).await;
+    assert_eq!((code.as_str(), field.as_str()), ("invalid", "pending_max"));
+    let (_, code, field, _) = world.refused("PUT", "/api/v1/apps/a%20b", json!({})).await;
+    assert_eq!((code.as_str(), field.as_str()), ("invalid", "name"));
+}

@@ -1,0 +1,9 @@
+//! The API over a real machine and the reference store: only the network to workers is a model.
+#![expect(clippy::unwrap_used, reason = "all of this is test code")]
+
+mod access;
+mod fleet;
+mod jobs;
+mod runs;
+mod serving;
+mod world;

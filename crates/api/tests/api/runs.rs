@@ -1,0 +1,240 @@
+//! Runs through the API: triggered, followed, explained, killed, and what they printed.
+
+use serde_json::{Value, json};
+
+use crate::world::{ETL, World, job};
+
+async fn world_with_worker() -> (World, String) {
+    let world = World::new();
+    let worker = world.worker("etl-1", 7, "http://h:1").await["worker"].to_string();
+    let mut manual = job("copy");
+    manual.as_object_mut().unwrap().remove("every");
+    manual["retry"] = json!({"max": 1, "delay": "10s"});
+    world.admin("POST", "/api/v1/jobs", manual).await;
+    (world, worker)
+}
+
+async fn report(world: &World, worker: &str, dispatch: &rota_core::partition::Dispatch, outcome: &str) -> Value {
+    let result = json!({
+        "attempt": dispatch.attempt.0, "run": dispatch.run.0, "shard": dispatch.shard, "no": dispatch.no,
+        "outcome": outcome, "message": format!("said {outcome}")
+    });
+    let body = json!({"incarnation": 7, "results": [result]}).to_string();
+    let (status, answer) = world.call("POST", &format!("/api/v1/workers/{worker}/results"), ETL, body).await;
+    assert_eq!(status, 200, "{answer}");
+    answer
+}
+
+#[tokio::test]
+async fn a_run_is_triggered_fails_is_retried_and_succeeds() {
+    let (world, worker) = world_with_worker().await;
+    let body = json!({"param": "x", "origin": "manual"});
+    let run = world.admin("POST", "/api/v1/jobs/copy/trigger", body).await["run"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/runs/{run}");
+    assert_eq!(world.get(&path).await["state"], "dispatched");
+
+    let first = world.accept().remove(0);
+    assert_eq!(first.param.as_deref(), Some("x"));
+    world.pass_ms(500);
+    let detail = world.get(&path).await;
+    assert_eq!((&detail["state"], &detail["attempts"][0]["state"]), (&json!("running"), &json!("running")));
+    let live = world.get("/api/v1/live").await;
+    assert_eq!((&live["attempts"][0]["run"], &live["attempts"][0]["worker_name"]), (&json!(run), &json!("etl-1")));
+
+    assert_eq!(report(&world, &worker, &first, "failed").await["acknowledged"], json!([first.attempt.0]));
+    assert_eq!(report(&world, &worker, &first, "failed").await["acknowledged"], json!([first.attempt.0]), "again");
+    world.pass_ms(10_000);
+    let second = world.accept().remove(0);
+    assert_eq!(second.no, 2);
+    report(&world, &worker, &second, "success").await;
+    let detail = world.get(&path).await;
+    assert_eq!((&detail["state"], &detail["tries"], &detail["tries_max"]), (&json!("success"), &json!(2), &json!(2)));
+    assert_eq!(
+        (&detail["origin"], &detail["param"], &detail["message"]),
+        (&json!("manual"), &json!("x"), &json!("said success"))
+    );
+
+    let story = world.get(&format!("{path}/why")).await;
+    let lines: Vec<String> = story["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| format!("{}: {}", line["about"].as_str().unwrap(), line["text"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "triggered: by hand, with a parameter of its own",
+            "try 1: dispatched to etl-1",
+            "try 1: failed after 500 ms: the handler reported a failure (said failed)",
+            "try 2: dispatched to etl-1, 10.0 s after try 1 ended",
+            "try 2: success after 0 ms (said success)",
+            "next slot: none: it only runs when asked to",
+        ]
+    );
+    assert_eq!(story["title"], "copy, triggered 2026-11-30 16:00:00 UTC, v1: SUCCESS");
+}
+
+#[tokio::test]
+async fn a_failed_run_says_why_it_is_not_retried() {
+    let (world, worker) = world_with_worker().await;
+    let run = world.admin("POST", "/api/v1/jobs/copy/trigger", json!({})).await["run"].as_str().unwrap().to_owned();
+    for _ in 0..2 {
+        let dispatch = world.accept().remove(0);
+        report(&world, &worker, &dispatch, "failed").await;
+        world.pass_ms(10_000);
+    }
+    let story = world.get(&format!("/api/v1/runs/{run}/why")).await;
+    assert!(story["title"].as_str().unwrap().ends_with("FAILED, handler_failed"), "{story}");
+    let told = story["lines"].as_array().unwrap().iter().find(|line| line["about"] == "not retried").unwrap();
+    assert_eq!(told["text"], "its only retry is spent");
+    assert_eq!(story["hints"], json!([format!("rota logs {run}"), "rota run copy"]));
+}
+
+#[tokio::test]
+async fn a_request_id_makes_one_run() {
+    let (world, _) = world_with_worker().await;
+    let path = "/api/v1/jobs/copy/trigger";
+    let body = json!({"param": "x", "request_id": "r-1"});
+    let (status, first) = world.call("POST", path, crate::world::ADMIN, body.to_string()).await;
+    assert_eq!((status, &first["is_repeated"]), (201, &json!(false)));
+    let (status, second) = world.call("POST", path, crate::world::ADMIN, body.to_string()).await;
+    assert_eq!((status, &second["is_repeated"], &second["run"]), (200, &json!(true), &first["run"]));
+    let (status, code, field, _) = world.refused("POST", path, json!({"param": "y", "request_id": "r-1"})).await;
+    assert_eq!((status, code.as_str(), field.as_str()), (409, "request_conflict", "request_id"));
+    assert_eq!(world.get("/api/v1/runs").await["items"].as_array().unwrap().len(), 1);
+
+    // A refused request gives its id back.
+    world.overload(true);
+    assert_eq!(world.refused("POST", path, json!({"request_id": "r-2"})).await.1, "overloaded");
+    world.overload(false);
+    assert_eq!(world.admin("POST", path, json!({"request_id": "r-2"})).await["is_repeated"], false);
+    let (_, code, field, _) = world.refused("POST", path, json!({"request_id": ""})).await;
+    assert_eq!((code.as_str(), field.as_str()), ("invalid", "request_id"));
+}
+
+#[tokio::test]
+async fn triggers_beyond_the_cap_or_the_limit_are_refused() {
+    let world = World::new();
+    world.admin("PUT", "/api/v1/apps/etl", json!({"pending_max": 1})).await;
+    world.admin("POST", "/api/v1/jobs", job("copy")).await;
+    world.admin("POST", "/api/v1/jobs/copy/trigger", json!({})).await;
+    let (status, code, _, hint) = world.refused("POST", "/api/v1/jobs/copy/trigger", json!({})).await;
+    assert_eq!((status, code.as_str()), (429, "pending_full"));
+    assert!(hint.contains("pending_max"), "{hint}");
+    let large = json!({"param": "x".repeat((1 << 20) + 1)});
+    let (status, code, field, _) = world.refused("POST", "/api/v1/jobs/copy/trigger", large).await;
+    assert_eq!((status, code.as_str(), field.as_str()), (413, "too_large", "param"));
+}
+
+#[tokio::test]
+async fn a_run_is_killed_once() {
+    let (world, worker) = world_with_worker().await;
+    let run = world.admin("POST", "/api/v1/jobs/copy/trigger", json!({})).await["run"].as_str().unwrap().to_owned();
+    let dispatch = world.accept().remove(0);
+    let path = format!("/api/v1/runs/{run}/kill");
+    assert_eq!(world.admin("POST", &path, json!({})).await["state"], "killed");
+    report(&world, &worker, &dispatch, "killed").await;
+    assert_eq!(world.get(&format!("/api/v1/runs/{run}")).await["state"], "killed");
+    let (status, code, ..) = world.refused("POST", &path, json!({})).await;
+    assert_eq!((status, code.as_str()), (409, "run_ended"));
+    assert_eq!(world.refused("POST", "/api/v1/runs/r1/kill", json!({})).await.1, "run_unknown");
+}
+
+#[tokio::test]
+async fn runs_are_named_as_printed_by_suffix_or_by_number() {
+    let (world, _) = world_with_worker().await;
+    let made = world.admin("POST", "/api/v1/jobs/copy/trigger", json!({})).await;
+    let run = made["run"].as_str().unwrap();
+    let suffix = &run[run.len() - 3..];
+    for name in [run.to_owned(), suffix.to_owned(), format!("r{suffix}"), format!("id:{}", made["id"])] {
+        assert_eq!(world.get(&format!("/api/v1/runs/{name}")).await["run"], made["run"], "{name}");
+    }
+    for (name, code) in [("id:x", "invalid"), ("r-", "invalid"), ("id:5", "run_unknown"), ("rzzzzz", "run_unknown")] {
+        assert_eq!(world.refused("GET", &format!("/api/v1/runs/{name}"), json!({})).await.1, code, "{name}");
+    }
+    // 33 runs in a row cannot all end with another digit.
+    for _ in 0..32 {
+        world.admin("POST", "/api/v1/jobs/copy/trigger", json!({})).await;
+    }
+    let (status, code, field, _) =
+        world.refused("GET", &format!("/api/v1/runs/{}", &run[run.len() - 1..]), json!({})).await;
+    assert_eq!((status, code.as_str(), field.as_str()), (409, "run_ambiguous", "run"));
+}
+
+#[tokio::test]
+async fn runs_are_listed_filtered_and_read_on() {
+    let (world, worker) = world_with_worker().await;
+    for _ in 0..3 {
+        world.admin("POST", "/api/v1/jobs/copy/trigger", json!({})).await;
+    }
+    let sent = world.accept();
+    report(&world, &worker, &sent[0], "success").await;
+    let count = async |query: &str| world.get(&format!("/api/v1/runs{query}")).await["items"].as_array().unwrap().len();
+    for (query, expected) in [
+        ("", 3),
+        ("?state=success", 1),
+        ("?job=copy&app=etl", 3),
+        ("?app=pay", 0),
+        ("?origin=schedule", 0),
+        ("?since=1h", 3),
+        ("?since=2026-12-24T00:00:00Z", 0),
+        ("?namespace=shop", 0),
+    ] {
+        assert_eq!(count(query).await, expected, "{query}");
+    }
+    let first = world.get("/api/v1/runs?limit=2").await;
+    assert_eq!(first["items"].as_array().unwrap().len(), 2);
+    let rest = world.get(&format!("/api/v1/runs?limit=2&before={}", first["next"].as_str().unwrap())).await;
+    assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next"]), (1, &json!(null)));
+    for (query, field) in
+        [("?state=sucess", "state"), ("?since=soon", "since"), ("?limit=0", "limit"), ("?job=nope", "")]
+    {
+        assert_eq!(world.refused("GET", &format!("/api/v1/runs{query}"), json!({})).await.2, field, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_slot_that_cannot_go_is_shown_as_held_and_fires_when_a_worker_comes() {
+    let world = World::new();
+    world.admin("POST", "/api/v1/jobs", job("copy")).await;
+    world.pass_ms(10_000);
+    let live = world.get("/api/v1/live").await;
+    assert_eq!((&live["held"][0]["job_name"], &live["held"][0]["why"]), (&json!("copy"), &json!("no_worker")));
+    let metrics = world.get("/metrics").await;
+    assert!(metrics.as_str().unwrap().contains("rota_slots_held{app=\"etl\",why=\"no_worker\"} 1\n"), "{metrics}");
+    world.worker("etl-1", 7, "http://h:1").await;
+    world.pass_ms(50);
+    assert_eq!(world.refuse(), 1);
+    let run = world.get("/api/v1/runs").await["items"][0].clone();
+    assert_eq!(
+        (&run["origin"], &run["slot"], &run["late_ms"]),
+        (&json!("schedule"), &json!("2026-11-30T16:00:10Z"), &json!(0))
+    );
+    let story = world.get(&format!("/api/v1/runs/{}/why", run["run"].as_str().unwrap())).await;
+    let lines = story["lines"].to_string();
+    assert!(lines.contains("not started after 50 ms: no connection to the worker; nothing was sent"), "{lines}");
+}
+
+#[tokio::test]
+async fn logs_are_read_by_window() {
+    let (world, worker) = world_with_worker().await;
+    let made = world.admin("POST", "/api/v1/jobs/copy/trigger", json!({})).await;
+    let (run, id) = (made["run"].as_str().unwrap(), made["id"].as_u64().unwrap());
+    let entry = json!({"run": id, "shard": 0, "no": 1, "lines": ["one", "two\nthree"], "is_last": true});
+    let of_others = json!({"run": 12_345, "shard": 0, "no": 1, "lines": ["lost"]});
+    let body = json!({"incarnation": 7, "logs": [of_others, entry]}).to_string();
+    assert_eq!(world.call("POST", &format!("/api/v1/workers/{worker}/logs"), ETL, body).await.0, 204);
+    let window = world.get(&format!("/api/v1/runs/{run}/logs")).await;
+    assert_eq!(
+        (&window["text"], &window["attempt"], &window["is_closed"]),
+        (&json!("one\ntwo\nthree\n"), &json!(1), &json!(true))
+    );
+    let window = world.get(&format!("/api/v1/runs/{run}/logs?from=4&bytes=4&attempt=1&shard=0")).await;
+    assert_eq!((&window["text"], &window["next"], &window["len"]), (&json!("two\n"), &json!(8), &json!(14)));
+    for (query, field) in
+        [("?shard=1", "shard"), ("?bytes=0", "bytes"), ("?bytes=2000000", "bytes"), ("?from=-1", "from")]
+    {
+        assert_eq!(world.refused("GET", &format!("/api/v1/runs/{run}/logs{query}"), json!({})).await.2, field);
+    }
+}

@@ -1,0 +1,368 @@
+//! What a machine writes: rows, and the batches in which they become durable together.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
+use crate::job::{Definition, JobState};
+use crate::time::UnixMs;
+use crate::why::Why;
+use crate::worker::{App, Registration, WorkerState};
+
+/// A run's state. The last four never had a dispatch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Admitted; a shard still waits for its first dispatch.
+    Pending,
+    /// Committed to workers.
+    Dispatched,
+    /// Accepted by a worker.
+    Running,
+    /// Every required shard succeeded.
+    Success,
+    /// A shard failed.
+    Failed,
+    /// A shard ran too long.
+    Timeout,
+    /// Someone killed it.
+    Killed,
+    /// A shard's worker was lost, or a doubt was not resolved.
+    Lost,
+    /// The slot, or range of slots, had no run.
+    Skipped,
+    /// Another run stands for it.
+    Merged,
+    /// Given up while it waited.
+    Discarded,
+    /// Refused.
+    Rejected,
+}
+
+/// An attempt's state.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptState {
+    /// Committed; on its way.
+    Dispatched,
+    /// Accepted.
+    Running,
+    /// It may have reached its worker.
+    InDoubt,
+    /// Asked to stop, not confirmed.
+    Stopping,
+    /// The handler succeeded.
+    Success,
+    /// The handler failed.
+    Failed,
+    /// It ran too long.
+    Timeout,
+    /// Killed.
+    Killed,
+    /// Its worker was lost, or the doubt was not resolved.
+    Lost,
+    /// Proven never to have started.
+    NotStarted,
+}
+
+macro_rules! words {
+    ($type:ident { $($variant:ident $word:literal $code:literal,)* } terminal $($terminal:ident)|*) => {
+        impl $type {
+            /// Every state.
+            pub const ALL: &'static [$type] = &[$($type::$variant,)*];
+            /// The word that API, CLI and metrics show.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $($type::$variant => $word,)* }
+            }
+            /// The number that stores keep; a number once used stays.
+            #[must_use]
+            pub fn code(self) -> u8 {
+                match self { $($type::$variant => $code,)* }
+            }
+            /// The state with this number.
+            #[must_use]
+            pub fn from_code(code: u8) -> Option<$type> {
+                match code { $($code => Some($type::$variant),)* _ => None }
+            }
+            /// The state with this word.
+            #[must_use]
+            pub fn parse(word: &str) -> Option<$type> {
+                match word { $($word => Some($type::$variant),)* _ => None }
+            }
+            /// Whether it is final.
+            #[must_use]
+            pub fn is_terminal(self) -> bool {
+                matches!(self, $($type::$terminal)|*)
+            }
+        }
+    };
+}
+
+words!(RunState {
+    Pending "pending" 0,
+    Dispatched "dispatched" 1,
+    Running "running" 2,
+    Success "success" 3,
+    Failed "failed" 4,
+    Timeout "timeout" 5,
+    Killed "killed" 6,
+    Lost "lost" 7,
+    Skipped "skipped" 8,
+    Merged "merged" 9,
+    Discarded "discarded" 10,
+    Rejected "rejected" 11,
+} terminal Success | Failed | Timeout | Killed | Lost | Skipped | Merged | Discarded | Rejected);
+
+words!(AttemptState {
+    Dispatched "dispatched" 0,
+    Running "running" 1,
+    InDoubt "in_doubt" 2,
+    Stopping "stopping" 3,
+    Success "success" 4,
+    Failed "failed" 5,
+    Timeout "timeout" 6,
+    Killed "killed" 7,
+    Lost "lost" 8,
+    NotStarted "not_started" 9,
+} terminal Success | Failed | Timeout | Killed | Lost | NotStarted);
+
+/// What made a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A slot of the job's schedule.
+    Schedule,
+    /// A person.
+    Manual,
+    /// A program.
+    Api,
+}
+
+impl Origin {
+    /// The word that API and CLI show.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Origin::Schedule => "schedule",
+            Origin::Manual => "manual",
+            Origin::Api => "api",
+        }
+    }
+
+    /// The number that stores keep.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Origin::Schedule => 0,
+            Origin::Manual => 1,
+            Origin::Api => 2,
+        }
+    }
+
+    /// The origin with this number.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Origin> {
+        match code {
+            0 => Some(Origin::Schedule),
+            1 => Some(Origin::Manual),
+            2 => Some(Origin::Api),
+            _ => None,
+        }
+    }
+}
+
+/// One row of the ledger: a run, or the reason why a slot or a range of slots had none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The run.
+    pub id: RunId,
+    /// The job's app.
+    pub app: AppId,
+    /// The job.
+    pub job: JobId,
+    /// The version that made it.
+    pub version: Version,
+    /// What made it.
+    pub origin: Origin,
+    /// The slot that it covers, or the first of a range; for other origins the moment of the trigger.
+    pub slot: UnixMs,
+    /// The last slot of the range; equal to `slot` for one slot.
+    pub slot_last: UnixMs,
+    /// How many slots it covers (for origin `schedule`), from 1.
+    pub slots: u64,
+    /// Its state when it was written, and since.
+    pub state: RunState,
+    /// Why, if it is not on its happy path.
+    pub why: Option<Why>,
+    /// Shards, from 1; 0 for rows without a dispatch.
+    pub shards: u32,
+    /// When the machine decided.
+    pub at: UnixMs,
+    /// When it became terminal.
+    pub ended_at: Option<UnixMs>,
+    /// A parameter that replaces the job's, for triggered runs.
+    pub param: Option<Arc<str>>,
+}
+
+/// One dispatch of a shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    /// The attempt; equal to the run's id for attempt 1 of shard 0.
+    pub id: AttemptId,
+    /// Its run.
+    pub run: RunId,
+    /// Its shard, from 0.
+    pub shard: u32,
+    /// Its number within the shard, from 1.
+    pub no: u32,
+    /// Its worker; 0 for URL jobs.
+    pub worker: WorkerId,
+    /// The start of the worker that it was meant for.
+    pub incarnation: Incarnation,
+    /// Its state.
+    pub state: AttemptState,
+    /// Why, if it is not on its happy path.
+    pub why: Option<Why>,
+    /// When the machine decided to dispatch it.
+    pub at: UnixMs,
+    /// When it ended.
+    pub ended_at: Option<UnixMs>,
+    /// When its place was given away.
+    pub released_at: Option<UnixMs>,
+    /// What the handler said, bounded by `limits::MESSAGE_BYTES_MAX`.
+    pub message: Option<Arc<str>>,
+}
+
+/// Where a job stands that the mark does not describe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exception {
+    /// Its slots up to this instant are covered; above it they are not, whatever the mark says.
+    Covered(UnixMs),
+    /// A fixed-delay or one-shot job: its next instant.
+    Armed(UnixMs),
+}
+
+/// One change. A batch applies them in order.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Row {
+    /// Inserts a run.
+    Run(Box<Run>),
+    /// Changes a run's state.
+    RunSet {
+        /// The run.
+        run: RunId,
+        /// Its new state.
+        state: RunState,
+        /// Why.
+        why: Option<Why>,
+        /// When it ended, if it did.
+        ended_at: Option<UnixMs>,
+    },
+    /// Inserts an attempt.
+    Attempt(Box<Attempt>),
+    /// Replaces what can change of an attempt; found by (run, shard, no).
+    AttemptSet(Box<Attempt>),
+    /// A new version of a job; replaces what was current.
+    Definition(Box<Definition>),
+    /// Changes a job's state without a new version.
+    JobState {
+        /// The job.
+        job: JobId,
+        /// Its new state.
+        state: JobState,
+        /// When.
+        at: UnixMs,
+        /// Who.
+        by: Arc<str>,
+    },
+    /// A worker's registration; replaces the one before.
+    Worker {
+        /// The registration.
+        worker: Arc<Registration>,
+        /// Its state.
+        state: WorkerState,
+    },
+    /// Changes a worker's state.
+    WorkerState {
+        /// The worker.
+        worker: WorkerId,
+        /// Its new state.
+        state: WorkerState,
+    },
+    /// Sets or removes a job's exception.
+    Exception {
+        /// The job.
+        job: JobId,
+        /// Where it stands; none removes the exception.
+        exception: Option<Exception>,
+    },
+    /// Lists a run as open (or with an unreleased attempt) whatever `Batch::floor` says, or removes it from that list.
+    Listed {
+        /// The run.
+        run: RunId,
+        /// Whether it is listed.
+        is_open: bool,
+    },
+}
+
+/// Rows of one partition that become durable together, fenced and applied once.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Batch {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The writer's term; a store refuses a batch whose epoch is not the stored one.
+    pub epoch: Epoch,
+    /// One above the batch before; a store that has it already changes nothing and says so.
+    pub seq: Seq,
+    /// When it was closed.
+    pub at: UnixMs,
+    /// All slots up to this instant are covered by rows, but for jobs with an exception. Never goes back.
+    pub mark: UnixMs,
+    /// Every run with a lower id is closed (terminal and released) and its slot is at or below the
+    /// mark, or it is listed. `u64::MAX`: nothing is open.
+    pub floor: u64,
+    /// The changes.
+    pub rows: Vec<Row>,
+}
+
+/// A run that was open, or had an unreleased attempt, when a partition was loaded.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpenRun {
+    /// The run.
+    pub run: Run,
+    /// All its attempts, ordered by (shard, no).
+    pub attempts: Vec<Attempt>,
+    /// The definition that made it, if the job has a newer one.
+    pub definition: Option<Definition>,
+    /// Whether it is listed (see [`Row::Listed`]).
+    pub is_listed: bool,
+}
+
+/// Everything durable of a partition, as a claim returns it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loaded {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The new term.
+    pub epoch: Epoch,
+    /// The number of the last applied batch.
+    pub seq: Seq,
+    /// The mark.
+    pub mark: UnixMs,
+    /// When the last batch was closed.
+    pub at: UnixMs,
+    /// Its apps.
+    pub apps: Vec<App>,
+    /// The current definition of every job that is not deleted.
+    pub jobs: Vec<Definition>,
+    /// Its exceptions.
+    pub exceptions: Vec<(JobId, Exception)>,
+    /// The last registration of every worker that is not offline.
+    pub workers: Vec<(Registration, WorkerState)>,
+    /// Runs that are open or have an unreleased attempt.
+    pub open: Vec<OpenRun>,
+    /// For jobs with rows of origin `schedule` above the mark: the last slot that is covered.
+    pub covered: Vec<(JobId, UnixMs)>,
+}

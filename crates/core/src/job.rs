@@ -1,0 +1,421 @@
+//! What a job is: the specification a user wrote ([`Spec`]), the stored version of it
+//! ([`Definition`]), and the compiled form that a machine holds ([`Job`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rota_cron::{Dialect, DstPolicy, Schedule, Zone};
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AppId, JobId, Version};
+use crate::label::Selector;
+use crate::limits;
+use crate::time::UnixMs;
+
+/// A job's specification, in plain data. Durations are milliseconds here; the edges read `30s`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// When it runs.
+    pub schedule: When,
+    /// Zone of the schedule: an IANA name or a fixed offset.
+    pub zone: String,
+    /// What it calls.
+    pub target: Target,
+    /// How a worker is chosen.
+    pub route: Route,
+    /// What happens when an earlier run still holds its place.
+    pub overlap: Overlap,
+    /// What happens after a failure.
+    pub retry: Retry,
+    /// How long things may take.
+    pub timeout: Timeout,
+    /// Shards of each run, from 1.
+    pub shards: u32,
+    /// What an unresolved doubt means; absent: what the target's protocol can promise.
+    pub delivery: Option<Delivery>,
+}
+
+/// The trigger of a job.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// A cron expression; five fields are the Unix dialect, six or seven Quartz.
+    Cron(String),
+    /// Every so many milliseconds, counted from the Unix epoch.
+    EveryMs(u64),
+    /// So many milliseconds after the end of the run before.
+    DelayMs(u64),
+    /// Once, at this Unix time in milliseconds.
+    OnceMs(i64),
+    /// Only by hand or API.
+    Manual,
+}
+
+/// What a run of the job calls.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// A handler that workers of the app offer.
+    Handler {
+        /// Its name.
+        name: String,
+        /// Passed to it as it is.
+        param: String,
+    },
+    /// A request to a URL; the response is the result.
+    Url {
+        /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
+        method: String,
+        /// Absolute, `http` or `https`.
+        url: String,
+        /// Extra headers.
+        headers: BTreeMap<String, String>,
+        /// The request's body.
+        body: String,
+    },
+}
+
+/// How a worker is chosen.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// The strategy's name; `default` stands for what Rota thinks best.
+    pub strategy: Strategy,
+    /// A label selector in text form; blank matches all.
+    pub labels: String,
+}
+
+/// A routing strategy.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum Strategy {
+    /// Unset: least inflight for now.
+    #[default]
+    #[serde(rename = "default")]
+    Default,
+    /// The worker with the fewest unreleased attempts for its capacity.
+    #[serde(rename = "LEAST_INFLIGHT")]
+    LeastInflight,
+    /// One after the other, one counter per app.
+    #[serde(rename = "APP_ROUND_ROBIN")]
+    AppRoundRobin,
+}
+
+/// What happens to a slot while an earlier run of the job holds its place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// It runs beside it.
+    #[default]
+    Allow,
+    /// It is skipped, with a row.
+    Skip,
+}
+
+/// Retries after a failure, a time-out or a loss.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// How many, beyond the first attempt.
+    pub max: u32,
+    /// From an attempt's end to the next one, in milliseconds.
+    pub delay_ms: u64,
+}
+
+/// How long things may take, in milliseconds; absent is unlimited.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timeout {
+    /// From the slot to its first dispatch.
+    pub start_ms: Option<u64>,
+    /// From an attempt's dispatch to its end.
+    pub attempt_ms: Option<u64>,
+}
+
+/// What an unresolved doubt means.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// A new attempt, not charged to the retries.
+    AtLeastOnce,
+    /// The shard ends `lost` and is never dispatched again.
+    AtMostOnce,
+}
+
+/// A job's life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// It fires.
+    Enabled,
+    /// It does not fire until it is resumed.
+    Paused,
+    /// It has no further slot.
+    Finished,
+    /// Gone for ever; its id stays dead.
+    Deleted,
+}
+
+/// One stored version of a job.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Definition {
+    /// The job.
+    pub id: JobId,
+    /// Counts from 1.
+    pub version: Version,
+    /// Its app, which never changes.
+    pub app: AppId,
+    /// Unique among the living jobs of its namespace.
+    pub name: String,
+    /// What the user wrote.
+    pub spec: Spec,
+    /// Its life, as of this version.
+    pub state: JobState,
+    /// When this version took effect.
+    pub at: UnixMs,
+    /// Who made it.
+    pub by: String,
+}
+
+/// Why a specification is refused: the field, what is wrong, and what would be right.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field}: {message}")]
+pub struct Invalid {
+    /// The field, as the user wrote it.
+    pub field: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub hint: Option<String>,
+}
+
+/// The parts of a job that many jobs have in common, interned by the machine.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Policy {
+    /// How a worker is chosen.
+    pub strategy: Strategy,
+    /// Which workers may be chosen.
+    pub selector: Selector,
+    /// What happens when an earlier run still holds its place.
+    pub overlap: Overlap,
+    /// What happens after a failure.
+    pub retry: Retry,
+    /// How long things may take.
+    pub timeout: Timeout,
+    /// Shards of each run.
+    pub shards: u32,
+    /// What an unresolved doubt means.
+    pub delivery: Delivery,
+}
+
+/// The part of a job that is its own: what a dispatch carries.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Body {
+    /// The job's name.
+    pub name: String,
+    /// The zone of its slots.
+    pub zone: Zone,
+    /// What it calls.
+    pub target: Target,
+}
+
+/// A compiled job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The job.
+    pub id: JobId,
+    /// The version that this was compiled from.
+    pub version: Version,
+    /// Its app.
+    pub app: AppId,
+    /// Its life.
+    pub state: JobState,
+    /// Its schedule; none for jobs that only run by hand.
+    pub schedule: Option<Schedule>,
+    /// Its policy.
+    pub policy: Arc<Policy>,
+    /// Its body.
+    pub body: Arc<Body>,
+}
+
+impl Spec {
+    /// A specification with the defaults of everything that is not named here.
+    #[must_use]
+    pub fn new(schedule: When, target: Target) -> Spec {
+        Spec {
+            schedule,
+            zone: "UTC".to_owned(),
+            target,
+            route: Route::default(),
+            overlap: Overlap::default(),
+            retry: Retry::default(),
+            timeout: Timeout::default(),
+            shards: 1,
+            delivery: None,
+        }
+    }
+
+    fn compile_schedule(&self) -> Result<(Option<Schedule>, Zone), Invalid> {
+        let zone = Zone::parse(&self.zone).map_err(|e| Invalid {
+            field: "timezone",
+            message: e.message.clone(),
+            hint: e.hint.clone(),
+        })?;
+        let refused = |field| move |e: rota_cron::Error| Invalid { field, message: e.to_string(), hint: e.hint };
+        let schedule = match &self.schedule {
+            When::Cron(expr) => {
+                let dialect = Dialect::of(expr);
+                Some(Schedule::cron(expr, dialect, zone.clone(), DstPolicy::Standard).map_err(refused("cron"))?)
+            }
+            When::EveryMs(ms) => {
+                in_range("every", *ms)?;
+                Some(Schedule::every(*ms).map_err(refused("every"))?.with_zone(zone.clone()))
+            }
+            When::DelayMs(ms) => {
+                in_range("delay", *ms)?;
+                Some(Schedule::delay(*ms).map_err(refused("delay"))?.with_zone(zone.clone()))
+            }
+            When::OnceMs(at) => Some(Schedule::once(UnixMs(*at)).with_zone(zone.clone())),
+            When::Manual => None,
+        };
+        Ok((schedule, zone))
+    }
+
+    /// Checks every field and compiles the job.
+    pub fn compile(
+        &self,
+        id: JobId,
+        version: Version,
+        app: AppId,
+        name: &str,
+        state: JobState,
+    ) -> Result<Job, Invalid> {
+        check_name("name", name)?;
+        let (schedule, zone) = self.compile_schedule()?;
+        let selector = Selector::parse(&self.route.labels).map_err(|e| Invalid {
+            field: "labels",
+            message: e.to_string(),
+            hint: Some("for example: disk=ssd, zone in (a|b)".to_owned()),
+        })?;
+        if self.shards == 0 || self.shards > limits::SHARDS_MAX {
+            return Err(invalid("shards", format!("{} is outside 1 to {}", self.shards, limits::SHARDS_MAX)));
+        }
+        if self.retry.max > limits::RETRIES_MAX {
+            return Err(invalid("retry.max", format!("{} is more than {}", self.retry.max, limits::RETRIES_MAX)));
+        }
+        if self.retry.delay_ms > limits::DURATION_MAX_MS {
+            return Err(invalid("retry.delay", "longer than 366 days".to_owned()));
+        }
+        for (field, ms) in [("timeout.start", self.timeout.start_ms), ("timeout.attempt", self.timeout.attempt_ms)] {
+            if let Some(ms) = ms {
+                in_range(field, ms)?;
+            }
+        }
+        let delivery = self.delivery.unwrap_or_else(|| self.target.delivery());
+        self.target.check()?;
+        Ok(Job {
+            id,
+            version,
+            app,
+            state,
+            schedule,
+            policy: Arc::new(Policy {
+                strategy: self.route.strategy,
+                selector,
+                overlap: self.overlap,
+                retry: self.retry,
+                timeout: self.timeout,
+                shards: self.shards,
+                delivery,
+            }),
+            body: Arc::new(Body { name: name.to_owned(), zone, target: self.target.clone() }),
+        })
+    }
+}
+
+impl Definition {
+    /// Checks and compiles this version.
+    pub fn compile(&self) -> Result<Job, Invalid> {
+        self.spec.compile(self.id, self.version, self.app, &self.name, self.state)
+    }
+}
+
+impl Target {
+    /// What the protocol of this target can promise by default.
+    #[must_use]
+    pub fn delivery(&self) -> Delivery {
+        match self {
+            Target::Handler { .. } => Delivery::AtLeastOnce,
+            Target::Url { method, .. } if method == "GET" => Delivery::AtLeastOnce,
+            Target::Url { .. } => Delivery::AtMostOnce,
+        }
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        match self {
+            Target::Handler { name, param } => {
+                check_name("handler", name)?;
+                check_size("param", param.len())
+            }
+            Target::Url { method, url, headers, body } => {
+                if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str()) {
+                    return Err(invalid("http.method", format!("`{method}` is not GET, POST, PUT, PATCH or DELETE")));
+                }
+                if self.host().is_none() {
+                    return Err(Invalid {
+                        field: "http.url",
+                        message: format!("`{url}` is not an absolute http or https URL"),
+                        hint: Some("for example: https://partner.example/ping".to_owned()),
+                    });
+                }
+                check_size("http.headers", headers.iter().map(|(k, v)| k.len() + v.len()).sum())?;
+                check_size("http.body", body.len())
+            }
+        }
+    }
+
+    /// The authority (host and port) that a URL target calls; none for handlers and for URLs without one.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        let Target::Url { url, .. } = self else { return None };
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;
+        let authority = rest.split(['/', '?', '#']).next()?;
+        let is_plain = !authority.is_empty() && !authority.contains('@') && !url.contains(char::is_whitespace);
+        is_plain.then_some(authority)
+    }
+}
+
+fn invalid(field: &'static str, message: String) -> Invalid {
+    Invalid { field, message, hint: None }
+}
+
+fn in_range(field: &'static str, ms: u64) -> Result<(), Invalid> {
+    if ms == 0 || ms > limits::DURATION_MAX_MS {
+        return Err(Invalid {
+            field,
+            message: format!("{ms} ms is outside 1 ms to 366 days"),
+            hint: Some("durations carry a unit: 500ms, 30s, 5m, 2h, 1d".to_owned()),
+        });
+    }
+    Ok(())
+}
+
+fn check_size(field: &'static str, bytes: usize) -> Result<(), Invalid> {
+    if bytes > limits::PARAM_BYTES_MAX {
+        return Err(invalid(field, format!("{bytes} bytes are more than {}", limits::PARAM_BYTES_MAX)));
+    }
+    Ok(())
+}
+
+/// Checks the name of a namespace, app, job, worker or handler.
+pub fn check_name(field: &'static str, name: &str) -> Result<(), Invalid> {
+    let is_plain = name.chars().all(|c| c.is_alphanumeric() || "-_.@:".contains(c));
+    if name.is_empty() || name.len() > limits::NAME_BYTES_MAX || !is_plain {
+        return Err(Invalid {
+            field,
+            message: format!("`{}` is not a name", name.chars().take(120).collect::<String>()),
+            hint: Some(format!("1 to {} bytes of letters, digits and - _ . @ :", limits::NAME_BYTES_MAX)),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! Every decision of Rota, without I/O.
+//!
+//! A [`partition::Machine`] is the sole owner of a partition's live state. Everything that happens
+//! enters it as an [`partition::Input`]; everything it wants leaves it as a [`partition::Effect`].
+//!
+//! Absent on purpose: clocks, randomness, async, threads, storage, wire formats. `now` is a
+//! parameter; ids come from blocks that are handed in; whoever calls `step` carries its effects out.
+#![deny(missing_docs)]
+
+pub mod batch;
+pub mod id;
+pub mod job;
+pub mod label;
+pub mod limits;
+pub mod partition;
+pub mod route;
+pub mod time;
+pub mod why;
+pub mod worker;

@@ -1,0 +1,71 @@
+//! Every bound of the core, with its unit in its name.
+
+/// Shards that an app may have admitted and not yet sent.
+pub const PENDING_MAX: u32 = 1_000;
+/// Committed-or-sending attempts per worker.
+pub const SEND_CREDITS: u32 = 64;
+/// Slots up to this late fire as they are; older ones collapse into the newest.
+pub const LATE_MAX_MS: i64 = 60_000;
+/// Shards of one run.
+pub const SHARDS_MAX: u32 = 1_000;
+/// Attempts of one shard, of any cause.
+pub const ATTEMPTS_MAX: u32 = 1_000;
+/// Retries a job may ask for.
+pub const RETRIES_MAX: u32 = 100;
+/// Longest delay a job may ask for, in any of its durations.
+pub const DURATION_MAX_MS: u64 = 366 * 24 * 3_600_000;
+/// A job's parameter.
+pub const PARAM_BYTES_MAX: usize = 1 << 20;
+/// What a run keeps of its handler's output or error.
+pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
+/// Names of namespaces, apps, jobs, workers and handlers.
+pub const NAME_BYTES_MAX: usize = 100;
+/// Labels of a worker, and terms of a selector.
+pub const LABELS_MAX: usize = 64;
+/// Slots looked at in one pass.
+pub const PASS_SLOTS_MAX: usize = 2_048;
+/// Batches of one partition that are on their way to the store.
+pub const BATCHES_IN_FLIGHT_MAX: usize = 2;
+/// Changes in one batch, after which a pass starts another. A run and its first attempt are two
+/// changes and one stored row, so this is 500 rows or more.
+pub const BATCH_ROWS_MAX: usize = 1_000;
+/// How far the mark may stay behind for held jobs before they get exceptions of their own.
+pub const MARK_LAG_MAX_MS: i64 = 2_000;
+/// A run open for longer than this is listed as open, so that a restart finds it without a scan.
+pub const LONG_RUN_MS: u64 = 1_000;
+/// Manual and API triggers, kills and definitions waiting for ids or for the pipeline.
+pub const REQUESTS_WAITING_MAX: usize = 10_000;
+/// Slots counted in one skipped range before the count is given as "at least".
+pub const RANGE_COUNT_MAX: u64 = 10_000_000;
+
+/// Time limits that depend on the fleet, all in milliseconds, with the defaults of the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// How often a worker is asked to beat.
+    pub beat_ms: u64,
+    /// Silence after which a worker is lost.
+    pub dead_ms: u64,
+    /// From commit to the first byte of a send, and from there to its answer.
+    pub send_ms: u64,
+    /// How long a doubt is probed before the delivery mode decides.
+    pub doubt_ms: u64,
+    /// Between two probes of one doubt.
+    pub probe_ms: u64,
+    /// From a cancel to the moment its attempt counts as not cooperating.
+    pub kill_grace_ms: u64,
+    /// From the end of an attempt to the moment its place is given away without proof.
+    pub release_after_ms: u64,
+}
+
+impl Timing {
+    /// The defaults for native workers.
+    pub const NATIVE: Timing = Timing {
+        beat_ms: 5_000,
+        dead_ms: 15_000,
+        send_ms: 10_000,
+        doubt_ms: 60_000,
+        probe_ms: 2_000,
+        kill_grace_ms: 10_000,
+        release_after_ms: 600_000,
+    };
+}

@@ -1,0 +1,244 @@
+//! From an admitted slot to runs, shards and attempts.
+
+use std::sync::Arc;
+
+use super::Machine;
+use super::fleet::{PoolIx, WorkerIx};
+use super::jobs::JobIx;
+use super::pipeline::After;
+use super::runs::{Attempt, Life, Phase, Run, Shard};
+use super::timer::Timer;
+use crate::batch::{self, Origin, Row, RunState};
+use crate::id::{AttemptId, RunId};
+use crate::limits;
+use crate::time::{Now, UnixMs};
+use crate::why::Why;
+
+use super::planted;
+
+impl Machine {
+    /// Makes a run and routes its shards, the first to `first` if that is given. A shard that finds no
+    /// worker waits in its pool's queue.
+    pub(super) fn admit(
+        &mut self,
+        now: Now,
+        ix: JobIx,
+        slot: UnixMs,
+        origin: Origin,
+        param: Option<Arc<str>>,
+        first: Option<WorkerIx>,
+    ) -> RunId {
+        let id = RunId(self.mint());
+        let live = self.jobs.get_mut(ix);
+        live.holders += 1;
+        if origin == Origin::Schedule {
+            live.scheduled_open += 1;
+        }
+        let (policy, body, pool, app) = (live.policy.clone(), live.body.clone(), live.pool, live.app);
+        let (job, version, shards) = (live.id, live.version, policy.shards);
+        let strategy = policy.strategy;
+        self.fleet.add_pending(app, shards);
+        let shard = |_| Shard { phase: Phase::Waiting, attempts: Vec::new(), charged: 0 };
+        self.runs.runs.insert(
+            id,
+            Run {
+                id,
+                app,
+                job,
+                version,
+                origin,
+                slot,
+                pool,
+                policy,
+                body,
+                param: param.clone(),
+                shards: (0..shards).map(shard).collect(),
+                state: RunState::Dispatched,
+                is_killed: false,
+                is_listed: false,
+                live: 0,
+                unreleased: 0,
+                open_shards: shards,
+            },
+        );
+        self.runs.add_young(id, now.mono.plus(limits::LONG_RUN_MS));
+        if origin == Origin::Schedule {
+            self.stats.lateness(now.wall.0.saturating_sub(slot.0));
+        }
+        let mut chosen = Vec::with_capacity(shards as usize);
+        let mut next = first;
+        let mut has_nobody = false;
+        for shard in 0..shards {
+            let worker = match next.take() {
+                Some(worker) => Some(worker),
+                None if has_nobody => None,
+                None => self.fleet.pick(pool, strategy, self.config.send_credits, now.mono).ok(),
+            };
+            has_nobody |= worker.is_none();
+            match worker {
+                Some(worker) => chosen.push(self.reserve(now, id, shard, worker)),
+                None => self.queue_shard(pool, id, shard),
+            }
+        }
+        let state = if chosen.len() == shards as usize { RunState::Dispatched } else { RunState::Pending };
+        self.runs.run_mut(id).state = state;
+        self.pipeline.write(Row::Run(Box::new(batch::Run {
+            id,
+            app,
+            job,
+            version,
+            origin,
+            slot,
+            slot_last: slot,
+            slots: 1,
+            state,
+            why: None,
+            shards,
+            at: now.wall,
+            ended_at: None,
+            param,
+        })));
+        for attempt in chosen {
+            self.write_attempt(attempt);
+        }
+        if state == RunState::Pending {
+            self.watch_start(now, id);
+        }
+        id
+    }
+
+    pub(super) fn watch_start(&mut self, now: Now, id: RunId) {
+        let run = self.runs.run(id);
+        if let Some(start_ms) = run.policy.timeout.start_ms {
+            let late = u64::try_from(now.wall.0.saturating_sub(run.slot.0)).unwrap_or(0);
+            let at = now.mono.plus(start_ms.saturating_sub(late));
+            self.timers.add(at, Timer::StartDeadline(id));
+        }
+    }
+
+    /// A run all of whose shards have been dispatched is no longer pending.
+    fn leave_pending(&mut self, id: RunId) {
+        let run = self.runs.run_mut(id);
+        if run.state == RunState::Pending && run.shards.iter().all(|shard| !shard.attempts.is_empty()) {
+            self.set_open_state(id, RunState::Dispatched);
+        }
+    }
+
+    /// Changes an open run's state; its row follows only once it is listed.
+    pub(super) fn set_open_state(&mut self, id: RunId, state: RunState) {
+        let run = self.runs.run_mut(id);
+        run.state = state;
+        let why = run.is_killed.then_some(Why::KilledByUser);
+        if run.is_listed {
+            self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: None });
+        }
+    }
+
+    /// Puts a shard into its pool's queue, and clears that of what no longer waits once it is mostly that.
+    pub(super) fn queue_shard(&mut self, pool: PoolIx, id: RunId, shard: u32) {
+        self.fleet.queue_shard(pool, id, shard);
+        let waiting = &self.fleet.pool(pool).waiting;
+        if waiting.len() > 2 * self.fleet.pending() as usize + 1_000 {
+            let runs = &self.runs.runs;
+            let waits = |(id, shard): &(RunId, u32)| {
+                runs.get(id).is_some_and(|run| run.shards[*shard as usize].phase == Phase::Waiting)
+            };
+            self.fleet.pool_mut(pool).waiting.retain(waits);
+        }
+    }
+
+    /// Routes shards that wait for this pool, in order. Returns false if it stopped for lack of ids or
+    /// room in the batch, not for lack of workers.
+    pub(super) fn place_waiting(&mut self, now: Now, pool: PoolIx) -> bool {
+        while let Some((id, shard)) = self.fleet.pool(pool).waiting.front().copied() {
+            let is_waiting =
+                self.runs.runs.get(&id).is_some_and(|run| run.shards[shard as usize].phase == Phase::Waiting);
+            if !is_waiting {
+                self.fleet.pool_mut(pool).waiting.pop_front();
+                continue;
+            }
+            if self.pipeline.is_full() || self.ids.left() < 2 {
+                return false;
+            }
+            let strategy = self.runs.run(id).policy.strategy;
+            match self.fleet.pick(pool, strategy, self.config.send_credits, now.mono) {
+                Ok(worker) => {
+                    self.fleet.pool_mut(pool).waiting.pop_front();
+                    let attempt = self.reserve(now, id, shard, worker);
+                    self.write_attempt(attempt);
+                    self.leave_pending(id);
+                }
+                Err(_) => return true,
+            }
+        }
+        true
+    }
+
+    /// Makes the next attempt of a shard on this worker; load and credit count from here on.
+    fn reserve(&mut self, now: Now, run: RunId, shard: u32, worker: WorkerIx) -> AttemptId {
+        let no = u32::try_from(self.runs.run(run).shards[shard as usize].attempts.len()).expect("bounded") + 1;
+        let id = if shard == 0 && no == 1 { run.first_attempt() } else { AttemptId(self.mint()) };
+        let live = self.fleet.worker_mut(worker);
+        live.attempts.insert(id);
+        live.sending += 1;
+        if planted!(self.config, LoadCountedTwice) {
+            live.attempts.insert(AttemptId(id.0 | (1 << 60)));
+        }
+        let incarnation = live.registration.incarnation;
+        let open = self.runs.run_mut(run);
+        open.live += 1;
+        open.unreleased += 1;
+        let shard_live = &mut open.shards[shard as usize];
+        shard_live.phase = Phase::Active(id);
+        shard_live.attempts.push(id);
+        self.runs.attempts.insert(
+            id,
+            Attempt {
+                id,
+                run,
+                shard,
+                no,
+                worker,
+                incarnation,
+                at: now.wall,
+                at_mono: now.mono,
+                aged_ms: 0,
+                timeout_at: None,
+                life: Life::Committing,
+                seen_from: None,
+                has_credit: true,
+                why: None,
+                ended_at: None,
+                released_at: None,
+                release_at: now.mono,
+                message: None,
+            },
+        );
+        id
+    }
+
+    /// Puts a new attempt's row into the open batch; it is sent once that is durable.
+    fn write_attempt(&mut self, id: AttemptId) {
+        let row = self.attempt_row(id);
+        self.pipeline.write(Row::Attempt(Box::new(row)));
+        self.pipeline.after(After::Send(id));
+    }
+
+    pub(super) fn attempt_row(&self, id: AttemptId) -> batch::Attempt {
+        let attempt = self.runs.attempt(id).expect("an attempt is kept as long as its run");
+        batch::Attempt {
+            id,
+            run: attempt.run,
+            shard: attempt.shard,
+            no: attempt.no,
+            worker: self.fleet.worker(attempt.worker).registration.id,
+            incarnation: attempt.incarnation,
+            state: attempt.state(),
+            why: attempt.why,
+            at: attempt.at,
+            ended_at: attempt.ended_at,
+            released_at: attempt.released_at,
+            message: attempt.message.clone(),
+        }
+    }
+}

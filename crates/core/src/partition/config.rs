@@ -1,0 +1,65 @@
+//! What a machine is told about its surroundings, once.
+
+use crate::limits::{LATE_MAX_MS, SEND_CREDITS, Timing};
+
+/// Settings of a machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Time limits of the fleet.
+    pub timing: Timing,
+    /// Committed-or-sending attempts per worker.
+    pub send_credits: u32,
+    /// Slots up to this late fire as they are.
+    pub late_max_ms: i64,
+    /// Least time between two published snapshots.
+    pub publish_ms: u64,
+    /// A planted fault, for the simulation that must catch it.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<Mutant>,
+}
+
+impl Config {
+    /// The defaults.
+    pub const NATIVE: Config = Config {
+        timing: Timing::NATIVE,
+        send_credits: SEND_CREDITS,
+        late_max_ms: LATE_MAX_MS,
+        publish_ms: 250,
+        #[cfg(feature = "mutants")]
+        mutant: None,
+    };
+}
+
+/// Faults that a simulation plants to see itself catch them.
+#[cfg(feature = "mutants")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Mutant {
+    /// A send leaves before its batch is durable.
+    SendBeforeCommit,
+    /// The mark passes slots whose rows are in no batch yet.
+    MarkBeforeRows,
+    /// A choice counts twice in its worker's load.
+    LoadCountedTwice,
+    /// A doubt is taken for proof that nothing started.
+    DoubtIsNotStarted,
+    /// After a restart, silence counts from the last beat before it.
+    LostAtOnceAfterRestart,
+    /// Absence counts in beats that were composed before the attempt was accepted.
+    BeatRaceClosesLive,
+    /// A late success does not settle its shard.
+    LateSuccessIgnored,
+    /// An attempt's place is given away when it times out.
+    ReleaseAtTimeout,
+}
+
+/// Whether a fault is planted; constant `false` in every shipped build.
+macro_rules! planted {
+    ($config:expr, $mutant:ident) => {{
+        #[cfg(feature = "mutants")]
+        let is_planted = $config.mutant == Some($crate::partition::Mutant::$mutant);
+        #[cfg(not(feature = "mutants"))]
+        let is_planted = false;
+        is_planted
+    }};
+}
+pub(super) use planted;

@@ -1,0 +1,272 @@
+//! Jobs and the timeline: where each job stands, and which is due next.
+//!
+//! A job is in exactly one place: on the timeline at its next slot, held in its pool's queue, or
+//! at rest (paused, finished, running by hand only, or a fixed-delay job whose run is open).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rota_cron::{Kind, Schedule};
+
+use super::fleet::PoolIx;
+use crate::batch::Exception;
+use crate::id::{AppId, JobId, Version};
+use crate::job::{Body, Job, JobState, Policy};
+use crate::time::UnixMs;
+use crate::why::Why;
+
+/// A job's place in the table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct JobIx(pub(super) u32);
+
+/// A job, live. Kept small: a server holds a million of them.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) id: JobId,
+    pub(super) version: Version,
+    pub(super) app: AppId,
+    pub(super) pool: PoolIx,
+    pub(super) state: JobState,
+    pub(super) schedule: Option<Schedule>,
+    pub(super) policy: Arc<Policy>,
+    pub(super) body: Arc<Body>,
+    pub(super) place: Place,
+    /// The pool in whose queue the job has an entry, which may be older than its place.
+    pub(super) queued: Option<PoolIx>,
+    /// Runs that hold the job's place: open, or with an unreleased attempt.
+    pub(super) holders: u32,
+    /// Open runs of origin `schedule`.
+    pub(super) scheduled_open: u32,
+    /// The exception that is durable, or is in the open batch or on its way.
+    pub(super) stored: Option<Exception>,
+}
+
+/// Where a job waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// On the timeline, at this slot.
+    Timeline(UnixMs),
+    /// In its pool's queue with this slot, already judged.
+    Held { slot: UnixMs, why: Why, since: UnixMs },
+    /// Nowhere.
+    Rest,
+}
+
+impl Live {
+    pub(super) fn kind(&self) -> Option<Kind> {
+        self.schedule.as_ref().map(Schedule::kind)
+    }
+
+    /// Whether its next instant is armed one by one, outside the mark.
+    pub(super) fn is_armed_kind(&self) -> bool {
+        matches!(self.kind(), Some(Kind::Delay | Kind::Once))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    slab: Vec<Option<Live>>,
+    free: Vec<JobIx>,
+    index: BTreeMap<JobId, JobIx>,
+    timeline: BTreeSet<(UnixMs, JobIx)>,
+    /// Held slots of jobs that the mark describes and that have no exception yet: they hold the mark back.
+    holding: BTreeSet<(UnixMs, JobIx)>,
+    held: BTreeSet<JobIx>,
+    /// Slots up to this instant are late through our own valve, which is no misfire.
+    excused: BTreeMap<JobIx, UnixMs>,
+    policies: BTreeSet<Arc<Policy>>,
+    schedules: BTreeSet<Schedule>,
+    pub(super) counts: [u64; 3],
+}
+
+impl Jobs {
+    pub(super) fn find(&self, id: JobId) -> Option<JobIx> {
+        self.index.get(&id).copied()
+    }
+
+    pub(super) fn holds(&self, ix: JobIx) -> bool {
+        self.slab[ix.0 as usize].is_some()
+    }
+
+    pub(super) fn get(&self, ix: JobIx) -> &Live {
+        self.slab[ix.0 as usize].as_ref().expect("an index is dropped with its job")
+    }
+
+    pub(super) fn get_mut(&mut self, ix: JobIx) -> &mut Live {
+        self.slab[ix.0 as usize].as_mut().expect("an index is dropped with its job")
+    }
+
+    /// Adds a job, or replaces the definition of the one with this id, at rest.
+    pub(super) fn put(&mut self, job: Job, pool: PoolIx) -> JobIx {
+        let policy = match self.policies.get(&job.policy) {
+            Some(known) => known.clone(),
+            None => {
+                self.policies.insert(job.policy.clone());
+                job.policy
+            }
+        };
+        let schedule = job.schedule.map(|schedule| match self.schedules.get(&schedule) {
+            Some(known) => known.clone(),
+            None => {
+                self.schedules.insert(schedule.clone());
+                schedule
+            }
+        });
+        if let Some(ix) = self.find(job.id) {
+            self.rest(ix);
+            self.set_state(ix, job.state);
+            let live = self.get_mut(ix);
+            live.version = job.version;
+            live.pool = pool;
+            live.schedule = schedule;
+            live.policy = policy;
+            live.body = job.body;
+            return ix;
+        }
+        let live = Live {
+            id: job.id,
+            version: job.version,
+            app: job.app,
+            pool,
+            state: job.state,
+            schedule,
+            policy,
+            body: job.body,
+            place: Place::Rest,
+            queued: None,
+            holders: 0,
+            scheduled_open: 0,
+            stored: None,
+        };
+        if let Some(count) = count_of(live.state) {
+            self.counts[count] += 1;
+        }
+        let ix = self.free.pop().unwrap_or_else(|| {
+            self.slab.push(None);
+            JobIx(u32::try_from(self.slab.len() - 1).expect("jobs are fewer than 2^32"))
+        });
+        self.index.insert(live.id, ix);
+        self.slab[ix.0 as usize] = Some(live);
+        ix
+    }
+
+    pub(super) fn set_state(&mut self, ix: JobIx, state: JobState) {
+        let before = self.get(ix).state;
+        if let Some(count) = count_of(before) {
+            self.counts[count] -= 1;
+        }
+        if let Some(count) = count_of(state) {
+            self.counts[count] += 1;
+        }
+        self.get_mut(ix).state = state;
+    }
+
+    /// Forgets a deleted job.
+    pub(super) fn forget(&mut self, ix: JobIx) {
+        self.rest(ix);
+        self.excused.remove(&ix);
+        let id = self.get(ix).id;
+        if let Some(count) = count_of(self.get(ix).state) {
+            self.counts[count] -= 1;
+        }
+        self.index.remove(&id);
+        self.slab[ix.0 as usize] = None;
+        self.free.push(ix);
+    }
+
+    /// Takes a job from wherever it waits. Its pool's queue drops it when it gets there.
+    pub(super) fn rest(&mut self, ix: JobIx) {
+        match self.get(ix).place {
+            Place::Timeline(slot) => {
+                self.timeline.remove(&(slot, ix));
+            }
+            Place::Held { slot, .. } => {
+                self.holding.remove(&(slot, ix));
+                self.held.remove(&ix);
+            }
+            Place::Rest => {}
+        }
+        self.get_mut(ix).place = Place::Rest;
+    }
+
+    /// Puts a job on the timeline.
+    pub(super) fn arm(&mut self, ix: JobIx, slot: UnixMs) {
+        self.rest(ix);
+        self.timeline.insert((slot, ix));
+        self.get_mut(ix).place = Place::Timeline(slot);
+    }
+
+    /// Holds a job at a slot.
+    pub(super) fn hold(&mut self, ix: JobIx, slot: UnixMs, why: Why, since: UnixMs) {
+        self.rest(ix);
+        self.held.insert(ix);
+        self.get_mut(ix).place = Place::Held { slot, why, since };
+        self.watch_mark(ix);
+    }
+
+    /// A held job holds the mark back, unless its exception says from where on its slots are uncovered.
+    pub(super) fn watch_mark(&mut self, ix: JobIx) {
+        let live = self.get(ix);
+        let Place::Held { slot, .. } = live.place else { return };
+        let is_excepted = matches!(live.stored, Some(Exception::Covered(to)) if to < slot);
+        if live.is_armed_kind() || is_excepted {
+            self.holding.remove(&(slot, ix));
+        } else {
+            self.holding.insert((slot, ix));
+        }
+    }
+
+    /// The held job's reason has changed.
+    pub(super) fn set_held_why(&mut self, ix: JobIx, reason: Why) {
+        if let Place::Held { why, .. } = &mut self.get_mut(ix).place {
+            *why = reason;
+        }
+    }
+
+    /// The first slot that holds the mark back.
+    pub(super) fn holding_first(&self) -> Option<(UnixMs, JobIx)> {
+        self.holding.first().copied()
+    }
+
+    pub(super) fn held(&self) -> impl Iterator<Item = (JobIx, &Live)> {
+        self.held.iter().map(|ix| (*ix, self.get(*ix)))
+    }
+
+    /// The job that is due next.
+    pub(super) fn first(&self) -> Option<(UnixMs, JobIx)> {
+        self.timeline.first().copied()
+    }
+
+    pub(super) fn upcoming(&self) -> impl Iterator<Item = (UnixMs, &Live)> {
+        self.timeline.iter().map(|(slot, ix)| (*slot, self.get(*ix)))
+    }
+
+    pub(super) fn excuse(&mut self, ix: JobIx, until: UnixMs) {
+        self.excused.insert(ix, until);
+    }
+
+    /// Whether the slot's lateness is our own valve's.
+    pub(super) fn is_excused(&mut self, ix: JobIx, slot: UnixMs) -> bool {
+        match self.excused.get(&ix) {
+            Some(until) if slot <= *until => true,
+            Some(_) => {
+                self.excused.remove(&ix);
+                false
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (JobIx, &Live)> {
+        self.index.values().map(|ix| (*ix, self.get(*ix)))
+    }
+}
+
+fn count_of(state: JobState) -> Option<usize> {
+    match state {
+        JobState::Enabled => Some(0),
+        JobState::Paused => Some(1),
+        JobState::Finished => Some(2),
+        JobState::Deleted => None,
+    }
+}

@@ -1,0 +1,185 @@
+//! Workers that come, beat, drain and go.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::fleet::WorkerIx;
+use super::message::{Answer, Beat, Effect, Holder, ReplyTo};
+use super::pipeline::After;
+use super::runs::{Cause, Life};
+use super::settle::Place;
+use super::timer::Timer;
+use super::{Machine, planted};
+use crate::batch::{AttemptState, Row};
+use crate::id::{AttemptId, Incarnation, WorkerId};
+use crate::time::Now;
+use crate::why::Why;
+use crate::worker::{Registration, WorkerState};
+
+impl Machine {
+    /// A worker registers. Another incarnation of a name is refused while its holder lives; if the
+    /// holder's process is proven gone, what it ran is lost, and its places are free.
+    pub(super) fn register(
+        &mut self,
+        now: Now,
+        mut registration: Registration,
+        is_reachable: bool,
+        holder: Holder,
+        reply: ReplyTo,
+        out: &mut Vec<Effect>,
+    ) {
+        registration.at = now.wall;
+        registration.handlers.sort();
+        registration.handlers.dedup();
+        let known = self.fleet.find(registration.id);
+        let mut left_behind = Vec::new();
+        let mut silent = Vec::new();
+        if let Some(ix) = known {
+            let live = self.fleet.worker(ix);
+            let is_other = live.registration.incarnation != registration.incarnation;
+            let is_silent = now.mono.since(live.heard) >= self.config.timing.dead_ms;
+            // What was learnt about an earlier holder says nothing about this one.
+            let holds_now = live.registration.incarnation;
+            let may_take = match holder {
+                Holder::Gone(who) if who == holds_now => true,
+                Holder::Alive(who) if who == holds_now => false,
+                Holder::Gone(_) | Holder::Alive(_) | Holder::None | Holder::Silent => {
+                    live.state == WorkerState::Offline || is_silent
+                }
+            };
+            if is_other && !may_take {
+                return out.push(Effect::Reply(reply, Answer::Refused(Why::WorkerIdTaken)));
+            }
+            if is_other {
+                silent.extend(live.attempts.iter().copied());
+            }
+            if let Holder::Gone(who) = holder {
+                let is_left = |id: &&AttemptId| self.runs.attempt(**id).is_some_and(|a| a.incarnation == who);
+                left_behind.extend(live.attempts.iter().filter(is_left).copied());
+            }
+        }
+        let state = if is_reachable { WorkerState::Online } else { WorkerState::Unreachable };
+        let registration = Arc::new(registration);
+        let ix = self.fleet.register(registration.clone(), state, now.mono);
+        self.pipeline.write(Row::Worker { worker: registration, state });
+        self.timers.add(now.mono.plus(self.config.timing.dead_ms), Timer::Silence(ix));
+        for id in left_behind {
+            self.process_gone(now, id, Why::WorkerRestarted);
+        }
+        // Whoever held the name before is lost to us, if not proven gone: its silence has no watch any more.
+        for id in silent {
+            if self.runs.attempt(id).is_some_and(|attempt| attempt.life == Life::Running) {
+                self.end(now, id, AttemptState::Lost, Some(Why::WorkerSilent), None, Place::Kept);
+            }
+        }
+        self.pipeline.after(After::Reply(reply, Answer::Registered(state)));
+    }
+
+    /// A worker beats. What it lists and what it does not list repair what calls did not say.
+    pub(super) fn beat(&mut self, now: Now, beat: Beat, reply: ReplyTo, out: &mut Vec<Effect>) {
+        let Some(ix) = self.fleet.find_start(beat.worker, beat.incarnation) else {
+            return out.push(Effect::Reply(reply, Answer::Refused(Why::WorkerUnknown)));
+        };
+        self.heard(now, ix);
+        let live = self.fleet.worker(ix);
+        if live.state == WorkerState::Offline {
+            self.set_worker_state(ix, self.fleet.state_before(ix));
+            self.timers.add(now.mono.plus(self.config.timing.dead_ms), Timer::Silence(ix));
+        }
+        self.take_over_labels(ix, &beat);
+        let running: BTreeSet<AttemptId> = beat.running.iter().copied().collect();
+        let finished: BTreeSet<AttemptId> = beat.finished.iter().copied().collect();
+        let held: Vec<AttemptId> = self.fleet.worker(ix).attempts.iter().copied().collect();
+        for id in held {
+            let Some(attempt) = self.runs.attempt(id) else { continue };
+            if attempt.incarnation != beat.incarnation {
+                continue;
+            }
+            if running.contains(&id) || finished.contains(&id) {
+                if matches!(attempt.life, Life::InDoubt(_)) {
+                    self.accepted(now, id, beat.no.saturating_add(1));
+                }
+                continue;
+            }
+            let is_meant = attempt.seen_from.is_some_and(|from| from <= beat.no);
+            if is_meant || planted!(self.config, BeatRaceClosesLive) {
+                self.absent(now, id);
+            }
+        }
+        let state = self.fleet.worker(ix).state;
+        self.reply_durably(reply, Answer::Beaten(state), out);
+    }
+
+    fn take_over_labels(&mut self, ix: WorkerIx, beat: &Beat) {
+        let registration = &self.fleet.worker(ix).registration;
+        let has_new_labels = beat.labels.as_ref().is_some_and(|labels| *labels != registration.labels);
+        if !has_new_labels && beat.capacity == registration.capacity {
+            return;
+        }
+        self.fleet.set_labels(ix, beat.labels.clone(), beat.capacity);
+        let live = self.fleet.worker(ix);
+        self.pipeline.write(Row::Worker { worker: live.registration.clone(), state: live.state });
+    }
+
+    /// A worker that had accepted an attempt no longer has it.
+    fn absent(&mut self, now: Now, id: AttemptId) {
+        let Some(attempt) = self.runs.attempt(id) else { return };
+        match attempt.life {
+            Life::Ended(_) => self.release(now, id),
+            Life::Running => self.end(now, id, AttemptState::Lost, Some(Why::Vanished), None, Place::Released),
+            Life::Stopping(Cause::Timeout(_)) => {
+                self.end(now, id, AttemptState::Timeout, Some(Why::AttemptTimeout), None, Place::Released);
+            }
+            Life::Stopping(Cause::Kill) => {
+                self.end(now, id, AttemptState::Killed, Some(Why::KilledByUser), None, Place::Released);
+            }
+            Life::Stopping(Cause::Superseded) => {
+                self.end(now, id, AttemptState::Killed, Some(Why::Superseded), None, Place::Released);
+            }
+            Life::Sending if planted!(self.config, BeatRaceClosesLive) => {
+                self.end(now, id, AttemptState::Lost, Some(Why::Vanished), None, Place::Released);
+            }
+            Life::Committing | Life::Sending | Life::InDoubt(_) => {}
+        }
+    }
+
+    pub(super) fn drain(
+        &mut self,
+        now: Now,
+        worker: WorkerId,
+        incarnation: Incarnation,
+        reply: ReplyTo,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(ix) = self.fleet.find_start(worker, incarnation) else {
+            return out.push(Effect::Reply(reply, Answer::Refused(Why::WorkerUnknown)));
+        };
+        self.heard(now, ix);
+        if self.fleet.worker(ix).state != WorkerState::Draining {
+            self.set_worker_state(ix, WorkerState::Draining);
+            self.timers.add(now.mono.plus(self.config.timing.dead_ms), Timer::Silence(ix));
+        }
+        self.reply_durably(reply, Answer::WorkerSet(WorkerState::Draining), out);
+    }
+
+    pub(super) fn deregister(
+        &mut self,
+        now: Now,
+        worker: WorkerId,
+        incarnation: Incarnation,
+        reply: ReplyTo,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(ix) = self.fleet.find_start(worker, incarnation) else {
+            return out.push(Effect::Reply(reply, Answer::Refused(Why::WorkerUnknown)));
+        };
+        let held: Vec<AttemptId> = self.fleet.worker(ix).attempts.iter().copied().collect();
+        self.set_worker_state(ix, WorkerState::Offline);
+        for id in held {
+            if self.runs.attempt(id).is_some_and(|attempt| attempt.incarnation == incarnation) {
+                self.process_gone(now, id, Why::WorkerGone);
+            }
+        }
+        self.reply_durably(reply, Answer::WorkerSet(WorkerState::Offline), out);
+    }
+}

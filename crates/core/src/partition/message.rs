@@ -1,0 +1,363 @@
+//! What enters a machine, and what leaves it.
+
+use std::sync::Arc;
+
+use crate::batch::{Batch, Origin};
+use crate::id::{AppId, AttemptId, Block, Epoch, Incarnation, JobId, RunId, Seq, Version, WorkerId};
+use crate::job::{Body, Definition, JobState};
+use crate::label::Labels;
+use crate::partition::Snapshot;
+use crate::time::{Mono, UnixMs};
+use crate::why::Why;
+use crate::worker::{App, Registration, WorkerState};
+
+/// A place where a shell waits for an answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ReplyTo(pub u64);
+
+/// Everything that can happen to a partition.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Input {
+    /// The end of a round of inputs, or a wake-up that was asked for: timers, due slots and waiting
+    /// shards are looked at, and what was written becomes a batch.
+    Turn,
+    /// More ids. A shell tops up before it steps, whenever `Machine::wants_ids` says so.
+    Ids(Block),
+    /// Shards that this partition may have admitted and not yet sent, out of the server's cap.
+    Permits(u32),
+    /// The batch is durable.
+    Committed(Seq),
+    /// An app was made, or its settings changed; that is durable already.
+    App(App),
+    /// A new job, or a new version of one. Its name and id are reserved already.
+    Define {
+        /// The version; its `at` is set by the machine, and so is its `version`.
+        definition: Box<Definition>,
+        /// The version that the author saw; none for a new job.
+        expected: Option<Version>,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// Pause (`Paused`), resume (`Enabled`) or delete (`Deleted`) a job.
+    SetState {
+        /// The job.
+        job: JobId,
+        /// The state that it shall have.
+        state: JobState,
+        /// Who wants it.
+        by: Arc<str>,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// Run a job now.
+    Trigger {
+        /// The job.
+        job: JobId,
+        /// A parameter in place of the job's.
+        param: Option<Arc<str>>,
+        /// Who wants it.
+        origin: Origin,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// Kill a run.
+    Kill {
+        /// The run.
+        run: RunId,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// A worker registers. Its id is reserved already, and its address was dialled.
+    Register {
+        /// What it said; `at` is set by the machine.
+        registration: Box<Registration>,
+        /// Whether its address answered for this incarnation.
+        is_reachable: bool,
+        /// What the address of this name's holder, if another incarnation, answered.
+        holder: Holder,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// A worker beats.
+    Beat {
+        /// What it says.
+        beat: Box<Beat>,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// A worker reports finished attempts.
+    Results {
+        /// The worker.
+        worker: WorkerId,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// What finished.
+        reports: Vec<Report>,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// A worker wants no more work.
+    Drain {
+        /// The worker.
+        worker: WorkerId,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// A worker goes; its process runs nothing any more.
+    Deregister {
+        /// The worker.
+        worker: WorkerId,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// What became of a send.
+    Sent {
+        /// The attempt.
+        attempt: AttemptId,
+        /// What became of it.
+        outcome: SendOutcome,
+    },
+    /// What a probe answered.
+    Probed {
+        /// The attempt.
+        attempt: AttemptId,
+        /// The answer.
+        answer: ProbeAnswer,
+    },
+    /// What a cancel answered.
+    Cancelled {
+        /// The attempt.
+        attempt: AttemptId,
+        /// The answer.
+        answer: CancelAnswer,
+    },
+    /// An operator says that the clock is right after a jump of more than a day.
+    ConfirmClock,
+}
+
+/// What the address of a worker name's former holder answered while another incarnation registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// There is no other incarnation.
+    None,
+    /// This incarnation answered, and is alive.
+    Alive(Incarnation),
+    /// The connection was refused, or another incarnation answered there: this one's process is gone.
+    Gone(Incarnation),
+    /// Nothing could be learnt.
+    Silent,
+}
+
+/// A worker's beat.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Beat {
+    /// The worker.
+    pub worker: WorkerId,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The number of this beat; an accepted send and a probe name the next beat to be composed.
+    pub no: u64,
+    /// Attempts that it runs.
+    pub running: Vec<AttemptId>,
+    /// Attempts that have finished, whose results are not acknowledged yet.
+    pub finished: Vec<AttemptId>,
+    /// Attempts that it runs at once; 0 is unlimited.
+    pub capacity: u32,
+    /// Its labels, if they changed.
+    pub labels: Option<Labels>,
+}
+
+/// How an attempt ended on its worker.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Outcome {
+    /// The handler succeeded.
+    Success,
+    /// The handler failed, for this reason.
+    Failed(Why),
+    /// The worker stopped it at its own deadline.
+    Timeout,
+    /// The worker stopped it because it was asked to.
+    Killed,
+}
+
+/// A finished attempt, as its worker reports it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Its run.
+    pub run: RunId,
+    /// Its shard.
+    pub shard: u32,
+    /// Its number.
+    pub no: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What the handler said.
+    pub message: Option<Arc<str>>,
+}
+
+/// What became of a send.
+#[derive(Clone, PartialEq, Debug)]
+pub enum SendOutcome {
+    /// The worker accepted it; the number of the next beat that it composes.
+    Accepted {
+        /// See [`Beat::no`].
+        next_beat: u64,
+    },
+    /// Proven not started: nothing was sent, or the worker refused with this reason.
+    NotStarted(Why),
+    /// It may have reached its worker.
+    InDoubt,
+    /// The answer was the result (URL jobs).
+    Finished(Outcome, Option<Arc<str>>),
+}
+
+/// What a probe answered.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ProbeAnswer {
+    /// The incarnation never saw it, and refuses it from now on.
+    NeverSeen,
+    /// It runs; the number of the next beat that the worker composes.
+    Running {
+        /// See [`Beat::no`].
+        next_beat: u64,
+    },
+    /// It has finished.
+    Finished(Report),
+    /// Another incarnation answered at the same address: the process that was meant is gone.
+    ForeignIncarnation,
+    /// No answer.
+    Silent,
+}
+
+/// What a cancel answered.
+#[derive(Clone, PartialEq, Debug)]
+pub enum CancelAnswer {
+    /// It was still queued here and was never sent.
+    NeverSent,
+    /// The worker never saw it, and refuses it from now on.
+    NeverSeen,
+    /// The worker stops it; the result follows.
+    Stopping,
+    /// It has ended.
+    Finished(Report),
+    /// Another incarnation answered at the same address.
+    ForeignIncarnation,
+    /// No answer.
+    Silent,
+}
+
+/// A dispatch of one shard, ready to be encoded.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Its run.
+    pub run: RunId,
+    /// Its shard, from 0.
+    pub shard: u32,
+    /// Shards of the run.
+    pub shards: u32,
+    /// Its number within the shard.
+    pub no: u32,
+    /// The app.
+    pub app: AppId,
+    /// The job.
+    pub job: JobId,
+    /// The version that made the run.
+    pub version: Version,
+    /// What made the run.
+    pub origin: Origin,
+    /// The slot.
+    pub slot: UnixMs,
+    /// The term that sends it.
+    pub epoch: Epoch,
+    /// Whom it is for; none for URL jobs.
+    pub worker: Option<Arc<Registration>>,
+    /// What it calls.
+    pub body: Arc<Body>,
+    /// A parameter in place of the body's.
+    pub param: Option<Arc<str>>,
+    /// How long the attempt may run, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// No first byte is sent after this.
+    pub send_by: Mono,
+}
+
+/// Whom a probe or a cancel asks, about which attempt.
+#[derive(Clone, Debug)]
+pub struct Enquiry {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Its run.
+    pub run: RunId,
+    /// Its shard.
+    pub shard: u32,
+    /// Its number.
+    pub no: u32,
+    /// The term that asks.
+    pub epoch: Epoch,
+    /// Whom; none for URL jobs.
+    pub worker: Option<Arc<Registration>>,
+    /// The incarnation that the attempt was sent to.
+    pub incarnation: Incarnation,
+}
+
+/// Everything a machine can want.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Make the batch durable, then say [`Input::Committed`].
+    Commit(Box<Batch>),
+    /// Send, and say [`Input::Sent`].
+    Send(Box<Dispatch>),
+    /// Stop an attempt, and say [`Input::Cancelled`].
+    Cancel(Box<Enquiry>),
+    /// Ask after an attempt, and say [`Input::Probed`].
+    Probe(Box<Enquiry>),
+    /// Answer whoever waits.
+    Reply(ReplyTo, Answer),
+    /// Step with [`Input::Turn`] after at most so many milliseconds.
+    WakeIn(u64),
+    /// The live state, for reads.
+    Publish(Arc<Snapshot>),
+}
+
+/// Answers to requests.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// The definition is durable, and in force.
+    Defined {
+        /// The job.
+        job: JobId,
+        /// Its version.
+        version: Version,
+        /// Its next slot.
+        next: Option<UnixMs>,
+    },
+    /// The state is set.
+    StateSet {
+        /// The state that the job has now.
+        state: JobState,
+        /// Its next slot.
+        next: Option<UnixMs>,
+    },
+    /// The run is durable.
+    Triggered(RunId),
+    /// The kill is durable and final; the attempts are being stopped.
+    Killing,
+    /// The registration is durable.
+    Registered(WorkerState),
+    /// The beat was heard.
+    Beaten(WorkerState),
+    /// These attempts' results are durable.
+    Acknowledged(Vec<AttemptId>),
+    /// The worker's state is set.
+    WorkerSet(WorkerState),
+    /// No.
+    Refused(Why),
+}

@@ -1,0 +1,266 @@
+//! A partition of the scheduler: every live thing of a hash class of apps, in one synchronous object.
+//!
+//! The way of a slot through the files: `due` takes it from the timeline and passes it through the
+//! gate, `admit` makes the run and routes its shards, `pipeline` carries the rows to the store,
+//! `calls` sends what is durable and hears what became of it, `settle` ends attempts, shards and
+//! runs. `requests` are definitions, triggers and kills; `members` are workers that come, beat and go.
+//!
+//! Invariants: nothing leaves before what it rests on is durable; the mark covers only slots whose
+//! rows are in this batch or an earlier one; an attempt ends once, and is released separately.
+//!
+//! Absent on purpose: rollback (a machine that is fenced is dropped and loaded anew), reads (they
+//! come from snapshots and the store), and any hint to a pass: `Turn` looks at everything that may
+//! be due, and does nothing if nothing is.
+
+mod admit;
+mod calls;
+mod check;
+mod clock;
+mod config;
+mod due;
+mod fleet;
+mod jobs;
+mod load;
+mod members;
+mod message;
+mod pipeline;
+mod publish;
+mod requests;
+mod runs;
+mod settle;
+mod snapshot;
+mod timer;
+
+pub use config::Config;
+#[cfg(feature = "mutants")]
+pub use config::Mutant;
+pub use message::{
+    Answer, Beat, CancelAnswer, Dispatch, Effect, Enquiry, Holder, Input, Outcome, ProbeAnswer, ReplyTo, Report,
+    SendOutcome,
+};
+pub use snapshot::{DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, Waiting, Worker};
+
+use crate::batch::{Batch, Exception, Row};
+use crate::id::{Block, Epoch, PartitionId};
+use crate::limits;
+use crate::time::{Mono, Now, UnixMs};
+use crate::why::Why;
+
+use config::planted;
+
+/// Ids left under which a machine asks for more.
+const IDS_LOW: u64 = 8_192;
+/// Ids older than this are given back, so that ids grow with time.
+const IDS_OLD_MS: u64 = 60_000;
+
+/// The sole owner of a partition's live state.
+#[derive(Debug)]
+pub struct Machine {
+    config: Config,
+    partition: PartitionId,
+    epoch: Epoch,
+    ids: Block,
+    ids_at: Mono,
+    /// Shards that this partition may have admitted and not yet sent, out of the server's cap.
+    permits: u32,
+    clock: clock::Watch,
+    pipeline: pipeline::Pipeline,
+    jobs: jobs::Jobs,
+    fleet: fleet::Fleet,
+    runs: runs::Runs,
+    timers: timer::Timers,
+    /// All slots up to here are covered or held.
+    processed: UnixMs,
+    /// The mark of the last closed batch.
+    mark: UnixMs,
+    /// Slots up to here came while the wall clock was suspect.
+    suspect_until: Option<UnixMs>,
+    /// The latest slot that has a row.
+    fired_max: UnixMs,
+    /// The lowest id minted since the mark last was at or above every slot that has a row.
+    ids_since_caught_up: Option<u64>,
+    /// Jobs whose exception may have to change with this batch.
+    touched: Vec<jobs::JobIx>,
+    stats: publish::Stats,
+}
+
+impl Machine {
+    /// Takes one step. Effects are pushed to `out`, in the order in which they have to be carried out.
+    pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
+        self.clock.look(now);
+        if !self.clock.is_good() {
+            self.suspect_until = self.suspect_until.max(Some(now.wall));
+        }
+        match input {
+            Input::Turn => self.turn(now, out),
+            Input::Ids(block) => {
+                self.ids = block;
+                self.ids_at = now.mono;
+            }
+            Input::Permits(permits) => self.permits = permits,
+            Input::Committed(seq) => self.committed(now, seq, out),
+            Input::App(app) => self.fleet.set_app(app),
+            Input::Define { definition, expected, reply } => self.define(now, *definition, expected, reply, out),
+            Input::SetState { job, state, by, reply } => self.set_state(now, job, state, by, reply, out),
+            Input::Trigger { job, param, origin, reply } => self.trigger(now, job, param, origin, reply, out),
+            Input::Kill { run, reply } => self.kill(now, run, reply, out),
+            Input::Register { registration, is_reachable, holder, reply } => {
+                self.register(now, *registration, is_reachable, holder, reply, out);
+            }
+            Input::Beat { beat, reply } => self.beat(now, *beat, reply, out),
+            Input::Results { worker, incarnation, reports, reply } => {
+                self.results(now, worker, incarnation, reports, reply, out);
+            }
+            Input::Drain { worker, incarnation, reply } => self.drain(now, worker, incarnation, reply, out),
+            Input::Deregister { worker, incarnation, reply } => self.deregister(now, worker, incarnation, reply, out),
+            Input::Sent { attempt, outcome } => self.sent(now, attempt, outcome, out),
+            Input::Probed { attempt, answer } => self.probed(now, attempt, answer),
+            Input::Cancelled { attempt, answer } => self.cancelled(now, attempt, answer),
+            Input::ConfirmClock => self.clock.confirm(),
+        }
+    }
+
+    /// Whether the shell shall hand in a block before the next step.
+    #[must_use]
+    pub fn wants_ids(&self, now: Now) -> bool {
+        self.ids.left() < IDS_LOW || now.mono.since(self.ids_at) > IDS_OLD_MS
+    }
+
+    /// Shards admitted and not yet sent.
+    #[must_use]
+    pub fn pending(&self) -> u32 {
+        self.fleet.pending()
+    }
+
+    /// The lowest id of an open run; `u64::MAX` if none is open.
+    #[must_use]
+    pub fn floor(&self) -> u64 {
+        self.runs.runs.keys().next().map_or(u64::MAX, |id| id.0)
+    }
+
+    /// Whether nothing waits to become durable.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.pipeline.is_idle() && !self.pipeline.has_open()
+    }
+
+    /// The partition.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// The term.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn turn(&mut self, now: Now, out: &mut Vec<Effect>) {
+        self.run_timers(now, out);
+        self.list_long_runs(now);
+        let mut is_caught_up = false;
+        while !is_caught_up && self.pipeline.has_room() {
+            is_caught_up = self.pass(now);
+            if !self.pipeline.has_open() {
+                break;
+            }
+            self.close_batch(now, out);
+        }
+        self.publish_if_due(now, out);
+        out.push(Effect::WakeIn(self.wake_in(now, is_caught_up)));
+    }
+
+    /// Milliseconds until something may be due. With a full pipeline nothing is due before the next `Committed`.
+    fn wake_in(&self, now: Now, is_caught_up: bool) -> u64 {
+        let mut wake = 1_000;
+        if !is_caught_up && self.pipeline.has_room() {
+            return 0;
+        }
+        if let Some((slot, _)) = self.jobs.first()
+            && is_caught_up
+            && self.clock.is_good()
+        {
+            wake = wake.min(u64::try_from(slot.0.saturating_sub(now.wall.0)).unwrap_or(0));
+        }
+        for at in [self.timers.next(), self.runs.next_listing()].into_iter().flatten() {
+            wake = wake.min(at.since(now.mono));
+        }
+        wake
+    }
+
+    fn list_long_runs(&mut self, now: Now) {
+        while let Some(id) = self.runs.next_to_list(now.mono) {
+            let run = self.runs.run_mut(id);
+            run.is_listed = true;
+            let (state, why) = (run.state, run.is_killed.then_some(Why::KilledByUser));
+            self.pipeline.write(Row::Listed { run: id, is_open: true });
+            if !state.is_terminal() {
+                self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: None });
+            }
+        }
+    }
+
+    fn close_batch(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let mark = self.next_mark(now);
+        self.settle_exceptions(mark);
+        assert!(mark >= self.mark, "the mark never goes back");
+        self.mark = mark;
+        let mut floor = self.runs.floor().unwrap_or(u64::MAX);
+        if mark >= self.fired_max {
+            self.ids_since_caught_up = None;
+        } else if let Some(id) = self.ids_since_caught_up {
+            floor = floor.min(id);
+        }
+        let (seq, rows) = self.pipeline.close();
+        let batch = Batch { partition: self.partition, epoch: self.epoch, seq, at: now.wall, mark, floor, rows };
+        out.push(Effect::Commit(Box::new(batch)));
+        if planted!(self.config, SendBeforeCommit) {
+            self.committed(now, seq, out);
+        }
+    }
+
+    /// How far the mark may go with the rows that are in the open batch or before. Held slots hold it
+    /// back for a while; after that their jobs get exceptions.
+    fn next_mark(&mut self, now: Now) -> UnixMs {
+        if planted!(self.config, MarkBeforeRows) {
+            return self.mark.max(now.wall);
+        }
+        // A job that came back to the timeline behind `processed` has slots without rows there.
+        let processed = match self.jobs.first() {
+            Some((slot, _)) if slot <= self.processed => UnixMs(slot.0 - 1),
+            Some(_) | None => self.processed,
+        };
+        let mut excepted = 0;
+        while let Some((slot, ix)) = self.jobs.holding_first() {
+            let behind = processed.0.saturating_sub(slot.0);
+            if behind < limits::MARK_LAG_MAX_MS || excepted >= limits::BATCH_ROWS_MAX {
+                return self.mark.max(processed.min(UnixMs(slot.0 - 1)));
+            }
+            excepted += 1;
+            self.set_exception(ix, Some(Exception::Covered(UnixMs(slot.0 - 1))));
+        }
+        self.mark.max(processed)
+    }
+
+    /// Gives every job that was touched the exception that it needs beside this mark, or none.
+    fn settle_exceptions(&mut self, mark: UnixMs) {
+        for ix in std::mem::take(&mut self.touched) {
+            if !self.jobs.holds(ix) {
+                continue;
+            }
+            let needed = self.exception_needed(ix, mark);
+            self.set_exception(ix, needed);
+        }
+    }
+
+    fn set_exception(&mut self, ix: jobs::JobIx, exception: Option<Exception>) {
+        let live = self.jobs.get_mut(ix);
+        if live.stored != exception {
+            live.stored = exception;
+            let job = live.id;
+            self.pipeline.write(Row::Exception { job, exception });
+            self.jobs.watch_mark(ix);
+        }
+    }
+}

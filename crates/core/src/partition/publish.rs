@@ -1,0 +1,158 @@
+//! Counters since the load, and the snapshots that carry them with the live state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::jobs::Place;
+use super::message::Effect;
+use super::runs::Phase;
+use super::snapshot::{DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, Waiting, Worker};
+use super::{Machine, fleet};
+use crate::batch::RunState;
+use crate::id::{AppId, JobId};
+use crate::time::{Mono, Now};
+use crate::why::Why;
+
+const NEXT_MAX: usize = 20;
+/// The wall clock may stand this far before the mark without a word.
+const CLOCK_BEHIND_MS: i64 = 2_000;
+
+#[derive(Debug)]
+pub(super) struct Stats {
+    slots: BTreeMap<(AppId, RunState, Option<Why>), u64>,
+    dispatches: BTreeMap<(AppId, DispatchResult), u64>,
+    lateness: [u64; LATENESS_BOUNDS_MS.len() + 1],
+    lateness_sum_ms: u64,
+    pub(super) late_results: u64,
+    pub(super) broken: Vec<(JobId, String)>,
+    published: Option<Mono>,
+}
+
+impl Stats {
+    pub(super) fn new() -> Stats {
+        Stats {
+            slots: BTreeMap::new(),
+            dispatches: BTreeMap::new(),
+            lateness: [0; LATENESS_BOUNDS_MS.len() + 1],
+            lateness_sum_ms: 0,
+            late_results: 0,
+            broken: Vec::new(),
+            published: None,
+        }
+    }
+
+    pub(super) fn slot(&mut self, app: AppId, state: RunState, why: Option<Why>, count: u64) {
+        *self.slots.entry((app, state, why)).or_default() += count;
+    }
+
+    pub(super) fn dispatch(&mut self, app: AppId, result: DispatchResult) {
+        *self.dispatches.entry((app, result)).or_default() += 1;
+    }
+
+    pub(super) fn lateness(&mut self, late_ms: i64) {
+        let late_ms = u64::try_from(late_ms).unwrap_or(0);
+        let at = LATENESS_BOUNDS_MS.partition_point(|bound| *bound < late_ms);
+        self.lateness[at] += 1;
+        self.lateness_sum_ms += late_ms;
+    }
+}
+
+impl Machine {
+    pub(super) fn publish_if_due(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let is_due = self.stats.published.is_none_or(|at| now.mono.since(at) >= self.config.publish_ms);
+        if is_due {
+            self.stats.published = Some(now.mono);
+            out.push(Effect::Publish(Arc::new(self.snapshot(now))));
+        }
+    }
+
+    /// The live state that has no row.
+    #[must_use]
+    pub fn snapshot(&self, now: Now) -> Snapshot {
+        let mut held_counts: BTreeMap<(AppId, Why), u64> = BTreeMap::new();
+        let mut held = Vec::new();
+        for (_, live) in self.jobs.held() {
+            if let Place::Held { slot, why, since } = live.place {
+                *held_counts.entry((live.app, why)).or_default() += 1;
+                if held.len() < LISTED_MAX {
+                    held.push(Held { job: live.id, slot, why, since });
+                }
+            }
+        }
+        Snapshot {
+            partition: self.partition,
+            at: now.wall,
+            jobs: self.jobs.counts,
+            workers: self.fleet.workers().map(|(_, live)| worker(live, now)).collect(),
+            held,
+            held_counts: held_counts.into_iter().map(|((app, why), count)| (app, why, count)).collect(),
+            waiting: self.waiting(now),
+            attempts: self.open_attempts(),
+            attempts_open: self.runs.attempts.values().filter(|attempt| !attempt.has_ended()).count() as u64,
+            in_doubt: self.runs.in_doubt,
+            runs_open: self.runs.runs.len() as u64,
+            next: self.jobs.upcoming().take(NEXT_MAX).map(|(slot, live)| (live.id, slot)).collect(),
+            broken: self.stats.broken.clone(),
+            suspended: self.suspension(now),
+            slots: self.stats.slots.iter().map(|((app, state, why), n)| (*app, *state, *why, *n)).collect(),
+            dispatches: self.stats.dispatches.iter().map(|((app, result), n)| (*app, *result, *n)).collect(),
+            late_results: self.stats.late_results,
+            lateness: self.stats.lateness,
+            lateness_sum_ms: self.stats.lateness_sum_ms,
+        }
+    }
+
+    fn suspension(&self, now: Now) -> Option<Why> {
+        if !self.clock.is_good() {
+            return Some(Why::ClockSuspect);
+        }
+        (now.wall.0.saturating_add(CLOCK_BEHIND_MS) < self.mark.0).then_some(Why::ClockBehind)
+    }
+
+    fn waiting(&self, now: Now) -> Vec<Waiting> {
+        let open = self.runs.runs.values().filter(|run| run.open_shards > 0);
+        let shards = open.flat_map(|run| (0..).zip(&run.shards).map(move |(at, shard)| (run, at, shard)));
+        let waiting = shards.filter_map(|(run, shard, live)| {
+            let (why, left_ms) = match live.phase {
+                Phase::Waiting => (self.fleet.pool(run.pool).blocked.unwrap_or(Why::Cap), None),
+                Phase::Backoff(due) => (Why::Backoff, Some(due.since(now.mono))),
+                Phase::Active(_) | Phase::Settled(..) => return None,
+            };
+            Some(Waiting { run: run.id, job: run.job, shard, why, left_ms })
+        });
+        waiting.take(LISTED_MAX).collect()
+    }
+
+    fn open_attempts(&self) -> Vec<Open> {
+        let open = self.runs.attempts.values().filter(|attempt| !attempt.has_ended()).take(LISTED_MAX);
+        open.map(|attempt| Open {
+            attempt: attempt.id,
+            run: attempt.run,
+            job: self.runs.run(attempt.run).job,
+            shard: attempt.shard,
+            no: attempt.no,
+            worker: self.fleet.worker(attempt.worker).registration.id,
+            state: attempt.state(),
+            at: attempt.at,
+        })
+        .collect()
+    }
+}
+
+fn worker(live: &fleet::Live, now: Now) -> Worker {
+    let registration = &live.registration;
+    Worker {
+        id: registration.id,
+        app: registration.app,
+        name: registration.name.clone(),
+        incarnation: registration.incarnation,
+        url: registration.url.clone(),
+        state: live.state,
+        labels: registration.labels.clone(),
+        handlers: registration.handlers.clone(),
+        capacity: registration.capacity,
+        load: live.load(),
+        sending: live.sending,
+        silent_ms: if live.is_host { 0 } else { now.mono.since(live.heard) },
+    }
+}

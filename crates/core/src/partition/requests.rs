@@ -1,0 +1,355 @@
+//! What people and programs ask for: definitions, pauses, deletions, triggers, kills.
+
+use std::sync::Arc;
+
+use rota_cron::Kind;
+
+use super::Machine;
+use super::jobs::{JobIx, Place};
+use super::message::{Answer, Effect, ReplyTo};
+use super::pipeline::After;
+use super::runs::{Cause, Phase};
+use crate::batch::{Exception, Origin, Row, RunState};
+use crate::id::{JobId, RunId, Version};
+use crate::job::{Definition, Job, JobState, Overlap};
+use crate::limits;
+use crate::time::{Now, UnixMs};
+use crate::why::Why;
+
+/// Slots of a version that fire at its end, beyond which one row covers them all.
+const CLOSING_SLOTS_MAX: u32 = 100;
+
+impl Machine {
+    /// A new job, or a new version of one. The old version covers slots up to now, the new one those after.
+    pub(super) fn define(
+        &mut self,
+        now: Now,
+        mut definition: Definition,
+        expected: Option<Version>,
+        reply: ReplyTo,
+        out: &mut Vec<Effect>,
+    ) {
+        let known = self.jobs.find(definition.id);
+        let refusal = match (known, expected) {
+            (Some(ix), Some(version)) if self.jobs.get(ix).version != version => Some(Why::VersionConflict),
+            (Some(ix), Some(_)) if self.jobs.get(ix).app != definition.app => Some(Why::Invalid),
+            (Some(_), Some(_)) | (None, None) => None,
+            (Some(_), None) => Some(Why::VersionConflict),
+            (None, Some(_)) => Some(Why::JobUnknown),
+        };
+        // Slots up to here belong to the version before, even if the wall clock has stepped back since.
+        definition.at = self.covered_until(now);
+        definition.version = known.map_or(Version(1), |ix| Version(self.jobs.get(ix).version.0 + 1));
+        definition.state = match known.map(|ix| self.jobs.get(ix).state) {
+            Some(JobState::Paused) => JobState::Paused,
+            Some(_) => JobState::Enabled,
+            None => definition.state,
+        };
+        let job = match (refusal, definition.compile()) {
+            (Some(why), _) => return out.push(Effect::Reply(reply, Answer::Refused(why))),
+            (None, Err(_)) => return out.push(Effect::Reply(reply, Answer::Refused(Why::Invalid))),
+            (None, Ok(job)) => job,
+        };
+        if let Some(ix) = known {
+            self.close_version(now, ix);
+        }
+        let is_new = known.is_none();
+        let (id, version) = (definition.id, definition.version);
+        self.pipeline.write(Row::Definition(Box::new(definition)));
+        let ix = self.install(now, job);
+        self.begin_version(now, ix, is_new);
+        let next = self.next_of(ix);
+        self.pipeline.after(After::Reply(reply, Answer::Defined { job: id, version, next }));
+    }
+
+    /// Puts a compiled job into the table, at rest.
+    pub(super) fn install(&mut self, now: Now, job: Job) -> JobIx {
+        let pool = self.fleet.pool_of(job.app, &job.policy, &job.body.target, now.mono);
+        self.jobs.put(job, pool)
+    }
+
+    /// Covers what the current version of a job still has to cover up to now: its slots fire, or wait as
+    /// runs of their own, judged as they would have been without the change.
+    fn close_version(&mut self, now: Now, ix: JobIx) {
+        let until = self.covered_until(now);
+        if self.jobs.get(ix).state == JobState::Paused {
+            self.cover_pause(now, ix);
+            return;
+        }
+        let mut fired = 0;
+        while let Some(slot) = self.first_uncovered(ix, until) {
+            let is_judged = matches!(self.jobs.get(ix).place, Place::Held { .. });
+            let slot = if is_judged { slot } else { self.judge_lateness(now, ix, slot) };
+            let live = self.jobs.get(ix);
+            let has_room = fired < CLOSING_SLOTS_MAX && self.ids.left() > u64::from(live.policy.shards) + 1;
+            if live.policy.overlap == Overlap::Skip && live.holders > 0 {
+                self.skip(now, ix, slot, Why::Overlap);
+            } else if has_room {
+                self.admit(now, ix, slot, Origin::Schedule, None, None);
+                self.advance(now, ix, slot);
+            } else {
+                self.cover_rest(now, ix, slot, until);
+                break;
+            }
+            fired += 1;
+        }
+        self.jobs.rest(ix);
+    }
+
+    /// One row for all slots of a job from `first` to `until`.
+    fn cover_rest(&mut self, now: Now, ix: JobIx, first: UnixMs, until: UnixMs) {
+        let Some(schedule) = self.jobs.get(ix).schedule.clone() else { return };
+        let last = schedule.last_at_or_before(until).unwrap_or(first).max(first);
+        let count = schedule.count_between(UnixMs(first.0 - 1), last, limits::RANGE_COUNT_MAX);
+        self.write_gap(now, ix, first, last, count, RunState::Skipped, Why::Cap);
+        self.cover(ix, last);
+    }
+
+    /// The slot at or before `until` at which a job stands, if it stands at one.
+    fn first_uncovered(&self, ix: JobIx, until: UnixMs) -> Option<UnixMs> {
+        match self.jobs.get(ix).place {
+            Place::Timeline(slot) if slot <= until => Some(slot),
+            Place::Held { slot, .. } => Some(slot),
+            Place::Timeline(_) | Place::Rest => None,
+        }
+    }
+
+    /// Slots up to here belong to what was before a change: never before the mark, even if the wall
+    /// clock is, and no further than what was covered while the wall clock is suspect.
+    pub(super) fn covered_until(&self, now: Now) -> UnixMs {
+        let covered = self.processed.max(self.mark);
+        if self.clock.is_good() { covered.max(now.wall) } else { covered }
+    }
+
+    /// Puts a job whose definition has just taken effect where it belongs.
+    fn begin_version(&mut self, now: Now, ix: JobIx, is_new: bool) {
+        let until = self.covered_until(now);
+        self.touched.push(ix);
+        let live = self.jobs.get(ix);
+        let Some(schedule) = live.schedule.clone() else {
+            return self.set_exception(ix, None);
+        };
+        let is_paused = live.state == JobState::Paused;
+        match schedule.kind() {
+            Kind::Cron | Kind::Every if is_paused => self.set_exception(ix, Some(Exception::Covered(until))),
+            Kind::Cron | Kind::Every => match schedule.next_after(until) {
+                Some(next) => self.jobs.arm(ix, next),
+                None => self.finish(now, ix),
+            },
+            Kind::Delay if is_paused => self.set_exception(ix, None),
+            Kind::Delay if live.scheduled_open > 0 => {}
+            Kind::Delay => self.arm_delay(now, ix),
+            Kind::Once => {
+                let at = schedule.next_after(UnixMs(i64::MIN)).unwrap_or(until);
+                match (is_paused, is_new || at > until) {
+                    (true, true) => self.set_exception(ix, Some(Exception::Armed(at))),
+                    (false, true) => self.jobs.arm(ix, at),
+                    (_, false) => self.finish(now, ix),
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, now: Now, ix: JobIx) {
+        self.jobs.rest(ix);
+        self.finish_job(now, ix);
+    }
+
+    /// The slot that a job has next, for answers.
+    fn next_of(&self, ix: JobIx) -> Option<UnixMs> {
+        match self.jobs.get(ix).place {
+            Place::Timeline(slot) | Place::Held { slot, .. } => Some(slot),
+            Place::Rest => None,
+        }
+    }
+
+    pub(super) fn set_state(
+        &mut self,
+        now: Now,
+        job: JobId,
+        state: JobState,
+        by: Arc<str>,
+        reply: ReplyTo,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(ix) = self.jobs.find(job) else {
+            return out.push(Effect::Reply(reply, Answer::Refused(Why::JobUnknown)));
+        };
+        match (self.jobs.get(ix).state, state) {
+            (_, JobState::Deleted) => {
+                self.delete(now, ix, by);
+                let answer = Answer::StateSet { state: JobState::Deleted, next: None };
+                return self.pipeline.after(After::Reply(reply, answer));
+            }
+            (JobState::Enabled, JobState::Paused) => self.pause(now, ix, by),
+            (JobState::Paused, JobState::Enabled) => self.resume(now, ix, by),
+            (JobState::Enabled | JobState::Paused | JobState::Finished | JobState::Deleted, _) => {}
+        }
+        let answer = Answer::StateSet { state: self.jobs.get(ix).state, next: self.next_of(ix) };
+        self.reply_durably(reply, answer, out);
+    }
+
+    fn pause(&mut self, now: Now, ix: JobIx, by: Arc<str>) {
+        let until = self.covered_until(now);
+        let covered = self.next_of(ix).map_or(until, |slot| UnixMs(slot.0 - 1));
+        let kind = self.jobs.get(ix).kind();
+        let armed = self.next_of(ix);
+        self.jobs.rest(ix);
+        self.jobs.set_state(ix, JobState::Paused);
+        let exception = match kind {
+            Some(Kind::Cron | Kind::Every) => Some(Exception::Covered(covered)),
+            Some(Kind::Once) => armed.map(Exception::Armed),
+            // A due instant gets its row with the end of the pause; a later one is armed anew then.
+            Some(Kind::Delay) => armed.filter(|at| *at <= until).map(Exception::Armed),
+            None => None,
+        };
+        let job = self.jobs.get(ix).id;
+        self.pipeline.write(Row::JobState { job, state: JobState::Paused, at: until, by });
+        self.set_exception(ix, exception);
+    }
+
+    /// Covers the slots of a pause with one row.
+    fn cover_pause(&mut self, now: Now, ix: JobIx) {
+        let until = self.covered_until(now);
+        let live = self.jobs.get(ix);
+        let Some(schedule) = live.schedule.clone() else { return };
+        let (first, last) = match live.stored {
+            Some(Exception::Covered(to)) => (schedule.next_after(to), schedule.last_at_or_before(until)),
+            Some(Exception::Armed(at)) => (Some(at), (at <= until).then_some(at)),
+            None => return,
+        };
+        let (Some(first), Some(last)) = (first, last) else { return };
+        if first > last {
+            return;
+        }
+        let count = if live.is_armed_kind() {
+            1
+        } else {
+            schedule.count_between(UnixMs(first.0 - 1), last, limits::RANGE_COUNT_MAX)
+        };
+        self.write_gap(now, ix, first, last, count, RunState::Skipped, Why::Paused);
+        self.cover(ix, last);
+    }
+
+    fn resume(&mut self, now: Now, ix: JobIx, by: Arc<str>) {
+        let until = self.covered_until(now);
+        let armed = match self.jobs.get(ix).stored {
+            Some(Exception::Armed(at)) => Some(at),
+            Some(Exception::Covered(_)) | None => None,
+        };
+        self.cover_pause(now, ix);
+        self.jobs.set_state(ix, JobState::Enabled);
+        let job = self.jobs.get(ix).id;
+        self.pipeline.write(Row::JobState { job, state: JobState::Enabled, at: until, by });
+        self.touched.push(ix);
+        let live = self.jobs.get(ix);
+        let Some(schedule) = live.schedule.clone() else { return };
+        match schedule.kind() {
+            Kind::Cron | Kind::Every => match schedule.next_after(until) {
+                Some(next) => self.jobs.arm(ix, next),
+                None => self.finish(now, ix),
+            },
+            Kind::Delay if live.scheduled_open > 0 => {}
+            Kind::Delay => self.arm_delay(now, ix),
+            Kind::Once => match armed {
+                Some(at) if at > until => self.jobs.arm(ix, at),
+                Some(_) | None => self.finish(now, ix),
+            },
+        }
+    }
+
+    /// Deletes a job: what waits is discarded, what runs is followed to its end without retries.
+    fn delete(&mut self, now: Now, ix: JobIx, by: Arc<str>) {
+        let until = self.covered_until(now);
+        if self.jobs.get(ix).state == JobState::Paused {
+            self.cover_pause(now, ix);
+        } else if let Some(first) = self.first_uncovered(ix, until) {
+            let live = self.jobs.get(ix);
+            let schedule = live.schedule.clone().expect("a job with a slot has a schedule");
+            let (last, count) = if live.is_armed_kind() {
+                (first, 1)
+            } else {
+                let last = schedule.last_at_or_before(until).unwrap_or(first).max(first);
+                (last, schedule.count_between(UnixMs(first.0 - 1), last, limits::RANGE_COUNT_MAX))
+            };
+            self.write_gap(now, ix, first, last, count, RunState::Discarded, Why::Deleted);
+        }
+        let job = self.jobs.get(ix).id;
+        self.set_exception(ix, None);
+        self.pipeline.write(Row::JobState { job, state: JobState::Deleted, at: until, by });
+        self.jobs.forget(ix);
+        let open: Vec<RunId> = self.runs.runs.values().filter(|run| run.job == job).map(|run| run.id).collect();
+        for id in open {
+            let waits = |phase| matches!(phase, Phase::Waiting | Phase::Backoff(_));
+            let waiting: Vec<u32> = (0..)
+                .zip(&self.runs.run(id).shards)
+                .filter(|(_, shard)| waits(shard.phase))
+                .map(|(at, _)| at)
+                .collect();
+            for shard in waiting {
+                self.settle(id, shard, RunState::Discarded, Some(Why::Deleted));
+            }
+            self.try_finish(now, id);
+        }
+    }
+
+    /// Runs a job now: pause, window and lateness do not matter, overlap and the cap do.
+    pub(super) fn trigger(
+        &mut self,
+        now: Now,
+        job: JobId,
+        param: Option<Arc<str>>,
+        origin: Origin,
+        reply: ReplyTo,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(ix) = self.jobs.find(job) else {
+            return out.push(Effect::Reply(reply, Answer::Refused(Why::JobUnknown)));
+        };
+        let live = self.jobs.get(ix);
+        let (app, shards) = (live.app, live.policy.shards);
+        let pending = self.fleet.app(app).map_or((0, 0), |a| (a.app.pending_max, a.pending));
+        let left = pending.0.saturating_sub(pending.1).min(self.permits.saturating_sub(self.fleet.pending()));
+        let refusal = if live.policy.overlap == Overlap::Skip && live.holders > 0 {
+            Some(Why::Overlap)
+        } else if !self.may_enter(app, shards, left) {
+            Some(Why::PendingFull)
+        } else {
+            None
+        };
+        if let Some(why) = refusal {
+            return out.push(Effect::Reply(reply, Answer::Refused(why)));
+        }
+        let run = self.admit(now, ix, now.wall, origin, param, None);
+        self.pipeline.after(After::Reply(reply, Answer::Triggered(run)));
+    }
+
+    /// Kills a run: final once it is durable, whatever its attempts still say.
+    pub(super) fn kill(&mut self, now: Now, id: RunId, reply: ReplyTo, out: &mut Vec<Effect>) {
+        let Some(run) = self.runs.runs.get_mut(&id) else {
+            return out.push(Effect::Reply(reply, Answer::Refused(Why::RunUnknown)));
+        };
+        if run.state.is_terminal() {
+            return out.push(Effect::Reply(reply, Answer::Refused(Why::RunEnded)));
+        }
+        if std::mem::replace(&mut run.is_killed, true) {
+            return self.reply_durably(reply, Answer::Killing, out);
+        }
+        let state = run.state;
+        let phases: Vec<(u32, Phase)> = (0..).zip(run.shards.iter().map(|shard| shard.phase)).collect();
+        self.pipeline.write(Row::RunSet { run: id, state, why: Some(Why::KilledByUser), ended_at: None });
+        for (shard, phase) in phases {
+            match phase {
+                Phase::Waiting | Phase::Backoff(_) => {
+                    self.settle(id, shard, RunState::Killed, Some(Why::KilledByUser));
+                }
+                Phase::Active(attempt) => self.stop(now, attempt, Cause::Kill),
+                Phase::Settled(..) => {}
+            }
+        }
+        if self.runs.runs.contains_key(&id) {
+            self.try_finish(now, id);
+        }
+        self.pipeline.after(After::Reply(reply, Answer::Killing));
+    }
+}

@@ -1,0 +1,113 @@
+//! The typed reasons. One enum for API, CLI, page and metrics; a word once published stays.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! why {
+    ($($name:ident $word:literal $text:literal,)*) => {
+        /// Why something is not on its happy path.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+        pub enum Why {
+            $(
+                #[doc = $text]
+                #[serde(rename = $word)]
+                $name,
+            )*
+        }
+        impl Why {
+            /// Every reason, for tables and metrics.
+            pub const ALL: &'static [Why] = &[$(Why::$name,)*];
+            /// The word that API, CLI and metrics show.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $(Why::$name => $word,)* }
+            }
+            /// One clause for people.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self { $(Why::$name => $text,)* }
+            }
+            /// The reason with this word.
+            #[must_use]
+            pub fn parse(word: &str) -> Option<Why> {
+                match word { $($word => Some(Why::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+why! {
+    // Slots without a run.
+    Misfire "misfire" "later than the job accepts; a newer slot stands for it",
+    Overlap "overlap" "an earlier run of the job still held its place",
+    Paused "paused" "the job was paused",
+    Deleted "deleted" "the job was deleted while the slot waited",
+    ClockSuspect "clock_suspect" "the wall clock had jumped",
+    ClockBehind "clock_behind" "the wall clock stood before the last committed time",
+    StartDeadline "start_deadline" "it could not start before its start deadline",
+    // Slots that wait.
+    Cap "cap" "the app has as many admitted shards as it may",
+    NoCredit "no_credit" "every eligible worker has all its sends under way",
+    NoWorker "no_worker" "no worker of the app is online",
+    NoWorkerForHandler "no_worker_for_handler" "no online worker of the app offers the handler",
+    NoWorkerForLabels "no_worker_for_labels" "no online worker of the app matches the labels",
+    NoCapacity "no_capacity" "every eligible worker runs as much as it may",
+    Backoff "backoff" "it waits for its next attempt",
+    // Attempts and runs.
+    HandlerFailed "handler_failed" "the handler reported a failure",
+    HttpStatus "http_status" "the response's status was not a success",
+    AttemptTimeout "attempt_timeout" "it ran longer than the job allows",
+    KilledByUser "killed_by_user" "someone killed it",
+    WorkerSilent "worker_silent" "its worker was silent for the dead time",
+    WorkerRestarted "worker_restarted" "its worker's process ended and another took its place",
+    WorkerGone "worker_gone" "its worker deregistered",
+    Vanished "vanished" "its worker accepted it and later no longer knew it",
+    InDoubt "in_doubt" "it may have reached its worker; nothing could say so before the deadline",
+    NeverSeen "never_seen" "its worker had never seen it, and refuses it from now on",
+    ConnectFailed "connect_failed" "no connection to the worker; nothing was sent",
+    SendDeadline "send_deadline" "it could not be sent in time; nothing was sent",
+    RefusedForeignIncarnation "foreign_incarnation" "another incarnation of the worker answered and refused it",
+    RefusedStaleEpoch "stale_epoch" "the worker knew a newer epoch and refused it",
+    RefusedCancelled "cancelled" "the worker had it cancelled before and refused it",
+    RefusedDraining "draining" "the worker drains and refused it",
+    RefusedUnknownHandler "unknown_handler" "the worker does not offer the handler and refused it",
+    RefusedFull "full" "the worker was full and refused it",
+    RefusedAddress "address_refused" "the address is not one that calls may go to",
+    PresumedGone "presumed_gone" "nothing was heard of it for so long that its place was given away",
+    AttemptsSpent "attempts_spent" "the limit of attempts was reached",
+    ShardFailed "shard_failed" "a required shard did not succeed",
+    LateSuccess "late_success" "it had ended otherwise; a success came later and settled its shard",
+    Superseded "superseded" "an earlier attempt's late success settled its shard",
+    // Requests.
+    Invalid "invalid" "the definition cannot be compiled",
+    PendingFull "pending_full" "the app has as many admitted shards as it may",
+    JobUnknown "job_unknown" "there is no such job",
+    JobDeleted "job_deleted" "the job is deleted",
+    RunUnknown "run_unknown" "there is no such open run",
+    RunEnded "run_ended" "the run has ended",
+    VersionConflict "version_conflict" "the definition has changed since it was read",
+    WorkerUnknown "worker_unknown" "no such worker is registered",
+    WorkerIdTaken "worker_id_taken" "a living worker holds this name",
+    NotOwner "not_owner" "this server does not own the partition",
+    Overloaded "overloaded" "too many requests wait",
+    Unreachable "unreachable" "the worker's address could not be reached",
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_unique_and_read_back() {
+        for why in Why::ALL {
+            assert_eq!(Why::parse(why.word()), Some(*why));
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Doubt, retries, time-outs, loss and release.
+
+use rota_core::batch::{AttemptState, RunState};
+use rota_core::id::{Incarnation, RunId};
+use rota_core::job::{Delivery, Retry, Spec, Strategy, Target, When};
+use rota_core::partition::{Answer, CancelAnswer, Config, Dispatch, Holder, Input, Outcome, ProbeAnswer, SendOutcome};
+use rota_core::why::Why;
+
+use super::rig::{Rig, echo, story};
+
+fn triggered(rig: &mut Rig, spec: Spec) -> Dispatch {
+    let job = rig.job("job", spec);
+    assert!(matches!(rig.trigger(job), Answer::Triggered(_)));
+    rig.take_send()
+}
+
+fn retried(retries: u32) -> Spec {
+    let mut spec = echo(When::Manual);
+    spec.retry = Retry { max: retries, delay_ms: 3_000 };
+    spec
+}
+
+fn states(rig: &Rig, run: RunId) -> Vec<String> {
+    let word = |why: Option<Why>| why.map_or(String::new(), |why| format!("/{why}"));
+    rig.attempts(run).iter().map(|a| format!("{}{}", a.state.word(), word(a.why))).collect()
+}
+
+#[test]
+fn a_failed_connect_moves_the_shard_to_another_worker_at_once() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    rig.worker(2);
+    let first = triggered(&mut rig, echo(When::Manual));
+    rig.step(Input::Sent { attempt: first.attempt, outcome: SendOutcome::NotStarted(Why::ConnectFailed) });
+    let second = rig.take_send();
+    assert_ne!(first.worker.unwrap().id, second.worker.clone().unwrap().id);
+    assert_eq!((second.no, second.run), (2, first.run));
+    assert_eq!(states(&rig, first.run), ["not_started/connect_failed", "dispatched"]);
+}
+
+#[test]
+fn a_doubt_is_probed_and_never_seen_is_proof() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let send = triggered(&mut rig, echo(When::Manual));
+    rig.step(Input::Sent { attempt: send.attempt, outcome: SendOutcome::InDoubt });
+    assert_eq!(rig.probes.len(), 1);
+    assert_eq!(rig.snapshot().in_doubt, 1);
+    rig.step(Input::Probed { attempt: send.attempt, answer: ProbeAnswer::Silent });
+    rig.silence(2_000);
+    assert_eq!(rig.probes.len(), 2);
+    rig.step(Input::Probed { attempt: send.attempt, answer: ProbeAnswer::NeverSeen });
+    assert_eq!(rig.take_send().no, 2);
+    assert_eq!(states(&rig, send.run), ["not_started/never_seen", "dispatched"]);
+}
+
+#[test]
+fn an_unresolved_doubt_means_what_the_delivery_says() {
+    for (delivery, expected) in [(Delivery::AtLeastOnce, RunState::Pending), (Delivery::AtMostOnce, RunState::Lost)] {
+        let mut rig = Rig::new();
+        let worker = rig.worker(1);
+        let mut spec = retried(5);
+        spec.delivery = Some(delivery);
+        let send = triggered(&mut rig, spec);
+        rig.step(Input::Sent { attempt: send.attempt, outcome: SendOutcome::InDoubt });
+        rig.pass_beating(61_000, worker, &[]);
+        let is_resent = !rig.sends.is_empty();
+        assert_eq!(is_resent, delivery == Delivery::AtLeastOnce);
+        assert_eq!(states(&rig, send.run)[0], "lost/in_doubt");
+        assert_eq!(rig.run(send.run).state == RunState::Lost, expected == RunState::Lost);
+        // Its code may still run: it keeps its place until something is proven.
+        assert_eq!(rig.snapshot().workers[0].load, 1 + u32::from(is_resent));
+        rig.pass_beating(600_000, worker, &rig.sends.iter().map(|s| s.attempt).collect::<Vec<_>>());
+        assert_eq!(rig.snapshot().workers[0].load, u32::from(is_resent));
+    }
+}
+
+#[test]
+fn failures_are_retried_after_the_delay_and_counted() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let first = triggered(&mut rig, retried(1));
+    rig.accept(first.attempt);
+    rig.report(&first, Outcome::Failed(Why::HandlerFailed));
+    rig.pass(2_000);
+    assert!(rig.sends.is_empty());
+    rig.restart(1_000);
+    let second = rig.take_send();
+    rig.accept(second.attempt);
+    rig.report(&second, Outcome::Failed(Why::HandlerFailed));
+    rig.pass(10_000);
+    assert!(rig.sends.is_empty());
+    assert_eq!(states(&rig, first.run), ["failed/handler_failed", "failed/handler_failed"]);
+    assert_eq!(story(&rig.runs())[0].split(' ').nth(1), Some("failed/handler_failed"));
+}
+
+#[test]
+fn a_time_out_that_is_not_confirmed_ends_and_keeps_its_place() {
+    let mut rig = Rig::new();
+    let worker = rig.worker(1);
+    let mut spec = echo(When::Manual);
+    spec.timeout.attempt_ms = Some(20_000);
+    let send = triggered(&mut rig, spec);
+    rig.accept(send.attempt);
+    rig.pass_beating(20_000, worker, &[send.attempt]);
+    assert_eq!(rig.cancels.len(), 1);
+    assert_eq!(states(&rig, send.run), ["stopping/attempt_timeout"]);
+    rig.step(Input::Cancelled { attempt: send.attempt, answer: CancelAnswer::Silent });
+    rig.pass_beating(10_000, worker, &[send.attempt]);
+    assert_eq!(rig.run(send.run).state, RunState::Timeout);
+    assert_eq!(rig.snapshot().workers[0].load, 1);
+    rig.beat(worker, 2_000, &[]);
+    assert_eq!(rig.snapshot().workers[0].load, 0);
+    assert!(rig.attempts(send.run)[0].released_at.is_some());
+}
+
+#[test]
+fn a_silent_worker_loses_its_attempts_and_a_late_success_still_counts() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let send = triggered(&mut rig, retried(3));
+    rig.accept(send.attempt);
+    rig.silence(15_000);
+    assert_eq!(states(&rig, send.run), ["lost/worker_silent"]);
+    rig.report(&send, Outcome::Success);
+    assert_eq!(rig.run(send.run).state, RunState::Success);
+    assert_eq!(states(&rig, send.run), ["lost/late_success"]);
+    rig.worker(2);
+    rig.pass(10_000);
+    assert!(rig.sends.is_empty());
+}
+
+#[test]
+fn a_late_success_stops_its_successor() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let first = triggered(&mut rig, retried(3));
+    rig.accept(first.attempt);
+    rig.silence(15_000);
+    rig.worker(2);
+    rig.pass(3_000);
+    let second = rig.take_send();
+    rig.accept(second.attempt);
+    rig.report(&first, Outcome::Success);
+    assert_eq!(rig.cancels.len(), 1);
+    assert!(!rig.run(first.run).state.is_terminal(), "terminal only after its last attempt is");
+    rig.report(&second, Outcome::Killed);
+    assert_eq!(rig.run(first.run).state, RunState::Success);
+}
+
+#[test]
+fn absence_counts_only_in_beats_composed_after_the_acceptance() {
+    let mut rig = Rig::new();
+    let worker = rig.worker(1);
+    let send = triggered(&mut rig, echo(When::Manual));
+    rig.beat(worker, 6, &[]);
+    rig.step(Input::Sent { attempt: send.attempt, outcome: SendOutcome::Accepted { next_beat: 8 } });
+    rig.beat(worker, 7, &[]);
+    assert_eq!(states(&rig, send.run), ["dispatched"]);
+    rig.beat(worker, 8, &[]);
+    assert_eq!(states(&rig, send.run), ["lost/vanished"]);
+}
+
+#[test]
+fn another_incarnation_takes_over_only_from_one_that_is_gone() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let send = triggered(&mut rig, retried(1));
+    rig.accept(send.attempt);
+    let next = rig.registration(1, 2);
+    assert_eq!(rig.register(next.clone(), Holder::Alive(Incarnation(1))), Answer::Refused(Why::WorkerIdTaken));
+    assert_eq!(rig.register(next.clone(), Holder::Silent), Answer::Refused(Why::WorkerIdTaken));
+    assert!(matches!(rig.register(next, Holder::Gone(Incarnation(1))), Answer::Registered(_)));
+    assert_eq!(states(&rig, send.run), ["lost/worker_restarted"]);
+    rig.pass(3_000);
+    assert_eq!(rig.take_send().worker.unwrap().incarnation, Incarnation(2));
+}
+
+#[test]
+fn a_worker_that_never_answers_holds_no_more_than_its_credits() {
+    let mut rig = Rig::with(Config { send_credits: 4, ..Config::NATIVE });
+    rig.worker(1);
+    rig.worker(2);
+    let mut spec = echo(When::Manual);
+    spec.route.strategy = Strategy::AppRoundRobin;
+    let job = rig.job("job", spec);
+    let mut to_first = 0;
+    for _ in 0..50 {
+        assert!(matches!(rig.trigger(job), Answer::Triggered(_)));
+        for send in std::mem::take(&mut rig.sends) {
+            if send.worker.as_ref().unwrap().name == "w1" {
+                to_first += 1;
+            } else {
+                rig.accept(send.attempt);
+                rig.report(&send, Outcome::Success);
+            }
+        }
+    }
+    assert_eq!(to_first, 4);
+    let done = rig.runs().iter().filter(|run| run.state == RunState::Success).count();
+    assert_eq!(done, 46);
+}
+
+#[test]
+fn shards_run_side_by_side_and_a_run_fails_if_one_does() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    rig.worker(2);
+    let mut spec = echo(When::Manual);
+    spec.shards = 3;
+    let job = rig.job("job", spec);
+    rig.trigger(job);
+    let sends = std::mem::take(&mut rig.sends);
+    assert_eq!(sends.iter().map(|s| (s.shard, s.shards)).collect::<Vec<_>>(), [(0, 3), (1, 3), (2, 3)]);
+    for send in &sends {
+        rig.accept(send.attempt);
+        let outcome = if send.shard == 1 { Outcome::Failed(Why::HandlerFailed) } else { Outcome::Success };
+        rig.report(send, outcome);
+    }
+    let run = rig.run(sends[0].run);
+    assert_eq!((run.state, run.why), (RunState::Failed, Some(Why::HandlerFailed)));
+}
+
+#[test]
+fn a_url_job_needs_no_worker_and_its_answer_is_its_result() {
+    let mut rig = Rig::new();
+    let target = Target::Url {
+        method: "POST".into(),
+        url: "https://partner.example/ping".into(),
+        headers: std::collections::BTreeMap::new(),
+        body: String::new(),
+    };
+    let send = triggered(&mut rig, Spec::new(When::Manual, target));
+    assert!(send.worker.is_none());
+    let outcome = SendOutcome::Finished(Outcome::Success, Some("pong".into()));
+    rig.step(Input::Sent { attempt: send.attempt, outcome });
+    let attempt = &rig.attempts(send.run)[0];
+    assert_eq!((attempt.state, attempt.message.as_deref()), (AttemptState::Success, Some("pong")));
+}

@@ -1,0 +1,8 @@
+//! The life of slots, attempts and requests in one machine, over the reference store.
+#![expect(clippy::unwrap_used, reason = "a test's own set-up")]
+
+mod attempts;
+mod requests;
+mod restart;
+mod rig;
+mod slots;

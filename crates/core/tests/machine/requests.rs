@@ -1,0 +1,79 @@
+//! Triggers and kills.
+
+use rota_core::batch::{Origin, Row, RunState};
+use rota_core::id::RunId;
+use rota_core::job::{JobState, Overlap, When};
+use rota_core::partition::{Answer, CancelAnswer, Input, Outcome};
+use rota_core::why::Why;
+
+use super::rig::{Rig, echo};
+
+#[test]
+fn a_trigger_is_answered_once_its_run_is_durable() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let job = rig.job("job", echo(When::Manual));
+    rig.holds_commits = true;
+    let reply = rig.reply();
+    rig.step(Input::Trigger { job, param: Some("mine".into()), origin: Origin::Api, reply });
+    assert!(rig.answers.is_empty());
+    rig.release_commits();
+    let Some(Answer::Triggered(run)) = rig.answers.remove(&reply) else { panic!("it is answered") };
+    assert_eq!(rig.run(run).param.as_deref(), Some("mine"));
+    assert_eq!(rig.take_send().param.as_deref(), Some("mine"));
+}
+
+#[test]
+fn a_trigger_ignores_a_pause_and_obeys_overlap_and_the_cap() {
+    let mut rig = Rig::new();
+    let mut spec = echo(When::EveryMs(10_000));
+    spec.overlap = Overlap::Skip;
+    let skip = rig.job("skip", spec);
+    rig.set_state(skip, JobState::Paused);
+    assert!(matches!(rig.trigger(skip), Answer::Triggered(_)));
+    assert_eq!(rig.trigger(skip), Answer::Refused(Why::Overlap));
+    let mut wide = echo(When::Manual);
+    wide.shards = 999;
+    let wide = rig.job("wide", wide);
+    assert!(matches!(rig.trigger(wide), Answer::Triggered(_)));
+    assert_eq!(rig.trigger(wide), Answer::Refused(Why::PendingFull));
+}
+
+#[test]
+fn a_kill_before_the_commit_sends_nothing() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let job = rig.job("job", echo(When::Manual));
+    rig.holds_commits = true;
+    let reply = rig.reply();
+    rig.step(Input::Trigger { job, param: None, origin: Origin::Api, reply });
+    let is_run = |row: &&Row| matches!(row, Row::Run(_));
+    let Some(Row::Run(row)) = rig.held.iter().flat_map(|batch| &batch.rows).find(is_run) else { panic!("a run") };
+    let run = row.id;
+    let reply = rig.reply();
+    rig.step(Input::Kill { run, reply });
+    rig.release_commits();
+    assert!(rig.sends.is_empty());
+    assert_eq!(rig.run(run).state, RunState::Killed);
+    assert_eq!(rig.answers.remove(&reply), Some(Answer::Killing));
+}
+
+#[test]
+fn a_kill_is_final_whatever_the_worker_says_later() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let job = rig.job("job", echo(When::Manual));
+    let Answer::Triggered(run) = rig.trigger(job) else { panic!("it is triggered") };
+    let send = rig.take_send();
+    rig.accept(send.attempt);
+    assert_eq!(rig.kill(run), Answer::Killing);
+    assert_eq!(rig.cancels.len(), 1);
+    assert_eq!(rig.run(run).state, RunState::Running, "stopping until it is confirmed");
+    rig.step(Input::Cancelled { attempt: send.attempt, answer: CancelAnswer::Stopping });
+    rig.restart(1_000);
+    assert_eq!(rig.cancels.len(), 1, "the kill outlives a restart");
+    rig.report(&send, Outcome::Success);
+    assert_eq!(rig.run(run).state, RunState::Killed);
+    assert_eq!(rig.kill(run), Answer::Refused(Why::RunUnknown));
+    assert_eq!(rig.kill(RunId(7)), Answer::Refused(Why::RunUnknown));
+}

@@ -1,0 +1,341 @@
+//! A machine with a reference store and a hand-held clock. Every batch is durable at once unless
+//! `holds_commits` is set; calls pile up in lists that a test reads and answers.
+
+use std::collections::BTreeMap;
+
+use rota_core::batch::{Attempt, Batch, Origin, Run};
+use rota_core::id::{AppId, AttemptId, Block, Incarnation, JobId, PartitionId, RunId, Version, WorkerId};
+use rota_core::job::{Definition, JobState, Spec, Target, When};
+use rota_core::partition::{
+    Answer, Beat, Config, Dispatch, Effect, Enquiry, Holder, Input, Machine, Outcome, ReplyTo, Report, SendOutcome,
+    Snapshot,
+};
+use rota_core::time::{Mono, Now, UnixMs};
+use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
+use rota_port::memory::MemoryStore;
+use rota_port::store::{Reservation, Reserved, Store};
+
+pub(crate) const P0: PartitionId = PartitionId(0);
+/// 2026-12-01T00:00:00Z.
+pub(crate) const START: i64 = 1_796_083_200_000;
+
+pub(crate) struct Rig {
+    pub(crate) store: MemoryStore,
+    pub(crate) machine: Machine,
+    pub(crate) now: Now,
+    pub(crate) app: AppId,
+    pub(crate) holds_commits: bool,
+    pub(crate) held: Vec<Batch>,
+    pub(crate) sends: Vec<Dispatch>,
+    pub(crate) probes: Vec<Enquiry>,
+    pub(crate) cancels: Vec<Enquiry>,
+    pub(crate) answers: BTreeMap<ReplyTo, Answer>,
+    replies: u64,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Rig {
+        Rig::with(Config::NATIVE)
+    }
+
+    pub(crate) fn with(config: Config) -> Rig {
+        let mut store = MemoryStore::new(1);
+        let what = Reservation::App { namespace: "default".into(), name: "etl".into(), pending_max: None };
+        let Ok(Reserved::App(app)) = store.reserve(&what) else { panic!("an app is made") };
+        let now = Now { wall: UnixMs(START), mono: Mono(1_000_000) };
+        let loaded = store.claim(&[P0]).unwrap().remove(0);
+        let mut rig = Rig {
+            store,
+            machine: Machine::new(config, loaded, now),
+            now,
+            app: app.id,
+            holds_commits: false,
+            held: Vec::new(),
+            sends: Vec::new(),
+            probes: Vec::new(),
+            cancels: Vec::new(),
+            answers: BTreeMap::new(),
+            replies: 0,
+        };
+        // A new store's mark lies at the begin of time; the first turn brings it up.
+        rig.step(Input::Turn);
+        rig
+    }
+
+    /// Another term over the same store, `ms` later; whatever was not durable is gone.
+    pub(crate) fn restart(&mut self, ms: u64) {
+        self.advance(ms);
+        let loaded = self.store.claim(&[P0]).unwrap().remove(0);
+        self.machine = Machine::new(Config::NATIVE, loaded, self.now);
+        self.held.clear();
+        self.sends.clear();
+        self.probes.clear();
+        self.cancels.clear();
+        self.step(Input::Turn);
+    }
+
+    fn advance(&mut self, ms: u64) {
+        self.now = Now { wall: self.now.wall.plus_ms(i64::try_from(ms).unwrap()), mono: self.now.mono.plus(ms) };
+    }
+
+    /// Lets time pass while every worker beats, with all that it has.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        let mut left = ms;
+        while left > 0 {
+            let step = left.min(5_000);
+            self.silence(step);
+            left -= step;
+            if self.holds_commits {
+                continue; // a beat would be answered only after the commit
+            }
+            let snapshot = self.snapshot();
+            for worker in snapshot.workers.iter().filter(|w| w.state == WorkerState::Online && w.id.0 > 0) {
+                let own = snapshot.attempts.iter().filter(|open| open.worker == worker.id);
+                let running: Vec<AttemptId> = own.map(|open| open.attempt).collect();
+                let beat = self.beat_of(worker.id, worker.incarnation, 1_000, &running);
+                self.answer(|reply| Input::Beat { beat: Box::new(beat), reply });
+            }
+        }
+    }
+
+    /// Lets time pass in steps of at most a second, as a shell does; nobody beats.
+    pub(crate) fn silence(&mut self, ms: u64) {
+        let mut left = ms;
+        while left > 0 {
+            let step = left.min(1_000);
+            self.advance(step);
+            left -= step;
+            self.step(Input::Turn);
+        }
+    }
+
+    /// One input, the end of its round, and everything that follows from commits.
+    pub(crate) fn step(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.feed(input, &mut out);
+        self.feed(Input::Turn, &mut out);
+        let mut rounds = 0;
+        while !out.is_empty() {
+            rounds += 1;
+            assert!(rounds < 10_000, "a machine comes to rest");
+            let mut next = Vec::new();
+            for effect in out {
+                self.carry(effect, &mut next);
+            }
+            out = next;
+        }
+        self.machine.check().unwrap();
+    }
+
+    fn feed(&mut self, input: Input, out: &mut Vec<Effect>) {
+        if self.machine.wants_ids(self.now) {
+            let floor = rota_core::id::id_floor(self.now.wall);
+            let first = self.store.reserve_ids(floor, 16_384).unwrap();
+            self.machine.step(self.now, Input::Ids(Block::new(first, first + 16_384)), out);
+        }
+        self.machine.step(self.now, input, out);
+    }
+
+    fn carry(&mut self, effect: Effect, next: &mut Vec<Effect>) {
+        match effect {
+            Effect::Commit(batch) if self.holds_commits => self.held.push(*batch),
+            Effect::Commit(batch) => self.commit(*batch, next),
+            Effect::Send(dispatch) => {
+                let row = self
+                    .store
+                    .with(|state| state.attempts_of(dispatch.run).find(|a| a.id == dispatch.attempt).cloned());
+                assert!(row.is_some(), "a send rests on a durable attempt");
+                self.sends.push(*dispatch);
+            }
+            Effect::Probe(enquiry) => self.probes.push(*enquiry),
+            Effect::Cancel(enquiry) => self.cancels.push(*enquiry),
+            Effect::Reply(to, answer) => {
+                assert!(self.answers.insert(to, answer).is_none(), "a request is answered once");
+            }
+            Effect::WakeIn(0) => self.feed(Input::Turn, next),
+            Effect::WakeIn(_) | Effect::Publish(_) => {}
+        }
+    }
+
+    fn commit(&mut self, batch: Batch, next: &mut Vec<Effect>) {
+        let seq = batch.seq;
+        let outcome = self.store.commit(&[batch]).unwrap();
+        assert_eq!(outcome, [rota_port::store::Outcome::Applied]);
+        self.feed(Input::Committed(seq), next);
+        self.feed(Input::Turn, next);
+    }
+
+    /// Makes the held batches durable, and those that follow from them, in order.
+    pub(crate) fn release_commits(&mut self) {
+        while !self.held.is_empty() {
+            let batch = self.held.remove(0);
+            let mut out = Vec::new();
+            self.commit(batch, &mut out);
+            while !out.is_empty() {
+                let mut next = Vec::new();
+                for effect in out {
+                    self.carry(effect, &mut next);
+                }
+                out = next;
+            }
+        }
+        self.holds_commits = false;
+    }
+
+    pub(crate) fn reply(&mut self) -> ReplyTo {
+        self.replies += 1;
+        ReplyTo(self.replies)
+    }
+
+    pub(crate) fn answer(&mut self, make: impl FnOnce(ReplyTo) -> Input) -> Answer {
+        let reply = self.reply();
+        self.step(make(reply));
+        self.answers.remove(&reply).expect("the request is answered")
+    }
+
+    /// Defines a job and returns its id.
+    pub(crate) fn job(&mut self, name: &str, spec: Spec) -> JobId {
+        let what = Reservation::JobName { app: self.app, name: name.into(), at: self.now.wall };
+        let Ok(Reserved::Job(id)) = self.store.reserve(&what) else { panic!("the name is free") };
+        let definition = self.definition(id, name, spec);
+        let answer = self.answer(|reply| Input::Define { definition: Box::new(definition), expected: None, reply });
+        assert!(matches!(answer, Answer::Defined { .. }), "{answer:?}");
+        id
+    }
+
+    pub(crate) fn definition(&self, id: JobId, name: &str, spec: Spec) -> Definition {
+        Definition {
+            id,
+            version: Version(0),
+            app: self.app,
+            name: name.into(),
+            spec,
+            state: JobState::Enabled,
+            at: UnixMs(0),
+            by: "test".into(),
+        }
+    }
+
+    pub(crate) fn set_state(&mut self, job: JobId, state: JobState) -> Answer {
+        self.answer(|reply| Input::SetState { job, state, by: "test".into(), reply })
+    }
+
+    pub(crate) fn trigger(&mut self, job: JobId) -> Answer {
+        self.answer(|reply| Input::Trigger { job, param: None, origin: Origin::Manual, reply })
+    }
+
+    pub(crate) fn kill(&mut self, run: RunId) -> Answer {
+        self.answer(|reply| Input::Kill { run, reply })
+    }
+
+    pub(crate) fn registration(&self, id: u32, incarnation: u64) -> Registration {
+        Registration {
+            id: WorkerId(id),
+            app: self.app,
+            name: format!("w{id}"),
+            incarnation: Incarnation(incarnation),
+            url: format!("http://127.0.0.1:{id}"),
+            protocol: Protocol::Http,
+            handlers: vec!["echo".into()],
+            labels: BTreeMap::new(),
+            capacity: 0,
+            secret: Secret("s".into()),
+            at: UnixMs(0),
+        }
+    }
+
+    /// Registers a worker that offers `echo`; its name is reserved as the store would.
+    pub(crate) fn worker(&mut self, id: u32) -> WorkerId {
+        let name = format!("w{id}");
+        let what = Reservation::WorkerName { app: self.app, name };
+        let Ok(Reserved::Worker(real)) = self.store.reserve(&what) else { panic!("a worker name is reserved") };
+        assert_eq!(real, WorkerId(id), "workers are registered in order in these tests");
+        let registration = self.registration(id, 1);
+        self.register(registration, Holder::None);
+        real
+    }
+
+    pub(crate) fn register(&mut self, registration: Registration, holder: Holder) -> Answer {
+        let registration = Box::new(registration);
+        self.answer(|reply| Input::Register { registration, is_reachable: true, holder, reply })
+    }
+
+    pub(crate) fn beat(&mut self, worker: WorkerId, no: u64, running: &[AttemptId]) -> Answer {
+        let beat = self.beat_of(worker, Incarnation(1), no, running);
+        self.answer(|reply| Input::Beat { beat: Box::new(beat), reply })
+    }
+
+    fn beat_of(&self, worker: WorkerId, incarnation: Incarnation, no: u64, running: &[AttemptId]) -> Beat {
+        let (running, finished) = (running.to_vec(), Vec::new());
+        Beat { worker, incarnation, no, running, finished, capacity: 0, labels: None }
+    }
+
+    /// Lets time pass while this worker beats every five seconds with these attempts.
+    pub(crate) fn pass_beating(&mut self, ms: u64, worker: WorkerId, running: &[AttemptId]) {
+        let mut left = ms;
+        let mut no = 1_000;
+        while left > 0 {
+            let step = left.min(5_000);
+            self.silence(step);
+            left -= step;
+            no += 1;
+            self.beat(worker, no, running);
+        }
+    }
+
+    pub(crate) fn accept(&mut self, attempt: AttemptId) {
+        self.step(Input::Sent { attempt, outcome: SendOutcome::Accepted { next_beat: 1 } });
+    }
+
+    pub(crate) fn report(&mut self, dispatch: &Dispatch, outcome: Outcome) -> Answer {
+        let worker = dispatch.worker.as_ref().expect("a worker");
+        let (worker, incarnation) = (worker.id, worker.incarnation);
+        let report = Report {
+            attempt: dispatch.attempt,
+            run: dispatch.run,
+            shard: dispatch.shard,
+            no: dispatch.no,
+            outcome,
+            message: None,
+        };
+        self.answer(|reply| Input::Results { worker, incarnation, reports: vec![report], reply })
+    }
+
+    pub(crate) fn take_send(&mut self) -> Dispatch {
+        assert_eq!(self.sends.len(), 1, "one send: {:?}", self.sends);
+        self.sends.remove(0)
+    }
+
+    pub(crate) fn run(&self, id: RunId) -> Run {
+        self.store.with(|state| state.runs()[&id].clone())
+    }
+
+    pub(crate) fn runs(&self) -> Vec<Run> {
+        self.store.with(|state| state.runs().values().cloned().collect())
+    }
+
+    pub(crate) fn attempts(&self, run: RunId) -> Vec<Attempt> {
+        self.store.with(|state| state.attempts_of(run).cloned().collect())
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.machine.snapshot(self.now)
+    }
+}
+
+pub(crate) fn echo(schedule: When) -> Spec {
+    Spec::new(schedule, Target::Handler { name: "echo".into(), param: "hi".into() })
+}
+
+/// One word per row, `state/why` with the slot in seconds since the start: what tests compare.
+pub(crate) fn story(runs: &[Run]) -> Vec<String> {
+    let seconds = |at: UnixMs| (at.0 - START) as f64 / 1_000.0;
+    runs.iter()
+        .map(|run| {
+            let why = run.why.map_or(String::new(), |why| format!("/{why}"));
+            let range =
+                if run.slots > 1 { format!("..{} x{}", seconds(run.slot_last), run.slots) } else { String::new() };
+            format!("{}{range} {}{why}", seconds(run.slot), run.state.word())
+        })
+        .collect()
+}

@@ -1,0 +1,17 @@
+//! The contracts at which Rota's parts meet.
+//!
+//! [`store::Store`] makes batches durable, [`query::Query`] reads what is durable,
+//! [`executor::Executor`] carries dispatches out, [`intake::Intake`] carries requests in,
+//! [`logs::Logs`] keeps what attempts print.
+//!
+//! Absent on purpose: SQL, HTTP, threads. [`memory`] is the reference implementation of store and query.
+#![deny(missing_docs)]
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod executor;
+pub mod intake;
+pub mod logs;
+pub mod memory;
+pub mod query;
+pub mod store;

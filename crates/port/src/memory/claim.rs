@@ -1,0 +1,91 @@
+//! Loading partitions.
+
+use std::collections::BTreeMap;
+
+use rota_core::batch::{Loaded, OpenRun, Origin, Run};
+use rota_core::id::{JobId, PartitionId, RunId};
+use rota_core::job::{Definition, JobState};
+use rota_core::time::UnixMs;
+use rota_core::worker::WorkerState;
+
+use super::state::State;
+
+impl State {
+    pub(super) fn claim(&mut self, partitions: &[PartitionId]) -> Vec<Loaded> {
+        for partition in partitions {
+            self.headers[usize::from(partition.0)].epoch.0 += 1;
+        }
+        partitions.iter().map(|partition| self.load(*partition)).collect()
+    }
+
+    fn load(&self, partition: PartitionId) -> Loaded {
+        let header = self.header(partition);
+        let apps: BTreeMap<_, _> =
+            self.apps.iter().filter(|(_, (_, of))| *of == partition).map(|(id, (app, _))| (*id, app)).collect();
+        let is_ours = |definition: &&Definition| apps.contains_key(&definition.app);
+        let living = self.jobs.values().filter_map(|versions| versions.last());
+        Loaded {
+            partition,
+            epoch: header.epoch,
+            seq: header.seq,
+            mark: header.mark,
+            at: header.at,
+            apps: apps.values().map(|app| (*app).clone()).collect(),
+            jobs: living.filter(is_ours).filter(|current| current.state != JobState::Deleted).cloned().collect(),
+            exceptions: self.exceptions_of(partition),
+            workers: self
+                .workers
+                .values()
+                .filter(|(worker, state)| apps.contains_key(&worker.app) && *state != WorkerState::Offline)
+                .cloned()
+                .collect(),
+            open: self.candidates(partition).filter_map(|run| self.open_run(run)).collect(),
+            covered: self.covered(partition, header.mark),
+        }
+    }
+
+    fn exceptions_of(&self, partition: PartitionId) -> Vec<(JobId, rota_core::batch::Exception)> {
+        let ours = self.exceptions.iter().filter(|(_, (of, _))| *of == partition);
+        ours.map(|(job, (_, exception))| (*job, *exception)).collect()
+    }
+
+    /// The runs that a load looks at: those listed, and those from the floor on; in order of id.
+    fn candidates(&self, partition: PartitionId) -> impl Iterator<Item = &Run> {
+        let floor = RunId(self.header(partition).floor);
+        let listed = self.listed.range(..floor).filter(move |(_, of)| **of == partition);
+        let recent = self.runs.range(floor..).map(|(_, run)| run);
+        let recent = recent.filter(move |run| self.partition_of(run.app) == Some(partition));
+        listed.filter_map(|(run, _)| self.runs.get(run)).chain(recent)
+    }
+
+    fn open_run(&self, run: &Run) -> Option<OpenRun> {
+        let is_open = !run.state.is_terminal() || self.attempts_of(run.id).any(|a| a.released_at.is_none());
+        is_open.then(|| OpenRun {
+            run: run.clone(),
+            attempts: self.attempts_of(run.id).cloned().collect(),
+            definition: self.older_definition(run),
+            is_listed: self.listed.contains_key(&run.id),
+        })
+    }
+
+    /// The definition that made a run, if it is not among the current ones of living jobs.
+    fn older_definition(&self, run: &Run) -> Option<Definition> {
+        let versions = self.jobs.get(&run.job)?;
+        let current = versions.last()?;
+        if current.version == run.version && current.state != JobState::Deleted {
+            return None;
+        }
+        versions.iter().find(|definition| definition.version == run.version).cloned()
+    }
+
+    fn covered(&self, partition: PartitionId, mark: UnixMs) -> Vec<(JobId, UnixMs)> {
+        let mut covered = BTreeMap::new();
+        for run in self.candidates(partition) {
+            if run.origin == Origin::Schedule && run.slot_last > mark {
+                let last = covered.entry(run.job).or_insert(run.slot_last);
+                *last = run.slot_last.max(*last);
+            }
+        }
+        covered.into_iter().collect()
+    }
+}

@@ -1,0 +1,199 @@
+//! What a store keeps, as maps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rota_core::batch::{Attempt, Exception, Run};
+use rota_core::id::{AppId, Epoch, JobId, PartitionId, RunId, Seq, WorkerId};
+use rota_core::job::{Definition, JobState};
+use rota_core::time::UnixMs;
+use rota_core::worker::{App, Registration, WorkerState};
+
+use crate::store::Token;
+
+/// A partition's row: whose term it is, and how far it has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// The current term.
+    pub epoch: Epoch,
+    /// The last applied batch.
+    pub seq: Seq,
+    /// All slots up to this instant are covered, but for exceptions.
+    pub mark: UnixMs,
+    /// When the last batch was closed.
+    pub at: UnixMs,
+    /// See [`rota_core::batch::Batch::floor`].
+    pub floor: u64,
+}
+
+impl Header {
+    /// A partition that nobody has claimed yet.
+    pub const NEW: Header = Header { epoch: Epoch(0), seq: Seq(0), mark: UnixMs(0), at: UnixMs(0), floor: u64::MAX };
+}
+
+/// An attempt's key: run, shard, number.
+pub(super) type AttemptKey = (RunId, u32, u32);
+
+/// A job's name that is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TakenName {
+    pub(super) job: JobId,
+    pub(super) at: UnixMs,
+    /// Whether a definition uses it; one that none uses for an hour is free again.
+    pub(super) is_used: bool,
+}
+
+/// A request that was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) body_hash: [u8; 32],
+    pub(super) at: UnixMs,
+    pub(super) run: Option<RunId>,
+}
+
+/// Every row.
+#[derive(Debug)]
+pub struct State {
+    pub(super) headers: Vec<Header>,
+    pub(super) ids_next: u64,
+    pub(super) apps: BTreeMap<AppId, (App, PartitionId)>,
+    /// Versions of each job, oldest first; never empty.
+    pub(super) jobs: BTreeMap<JobId, Vec<Definition>>,
+    pub(super) history: Vec<(JobId, JobState, UnixMs)>,
+    pub(super) exceptions: BTreeMap<JobId, (PartitionId, Exception)>,
+    pub(super) workers: BTreeMap<WorkerId, (Registration, WorkerState)>,
+    pub(super) runs: BTreeMap<RunId, Run>,
+    pub(super) attempts: BTreeMap<AttemptKey, Attempt>,
+    pub(super) listed: BTreeMap<RunId, PartitionId>,
+    pub(super) job_names: BTreeMap<(String, String), TakenName>,
+    pub(super) jobs_next: JobId,
+    pub(super) worker_names: BTreeMap<(AppId, String), WorkerId>,
+    pub(super) requests: BTreeMap<(JobId, String), Request>,
+    pub(super) tokens: Vec<Token>,
+}
+
+impl State {
+    pub(super) fn new(partitions: u16) -> State {
+        State {
+            headers: vec![Header::NEW; usize::from(partitions)],
+            ids_next: 1,
+            apps: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            history: Vec::new(),
+            exceptions: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            job_names: BTreeMap::new(),
+            jobs_next: JobId::FIRST,
+            worker_names: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            tokens: Vec::new(),
+        }
+    }
+
+    pub(super) fn partitions(&self) -> u16 {
+        u16::try_from(self.headers.len()).expect("made from a u16")
+    }
+
+    /// A partition's row.
+    #[must_use]
+    pub fn header(&self, partition: PartitionId) -> Header {
+        self.headers[usize::from(partition.0)]
+    }
+
+    /// The ledger.
+    #[must_use]
+    pub fn runs(&self) -> &BTreeMap<RunId, Run> {
+        &self.runs
+    }
+
+    /// All attempts, by run, shard and number.
+    #[must_use]
+    pub fn attempts(&self) -> &BTreeMap<(RunId, u32, u32), Attempt> {
+        &self.attempts
+    }
+
+    /// The attempts of a run.
+    pub fn attempts_of(&self, run: RunId) -> impl Iterator<Item = &Attempt> {
+        self.attempts.range((run, 0, 0)..=(run, u32::MAX, u32::MAX)).map(|(_, attempt)| attempt)
+    }
+
+    /// All versions of all jobs, oldest first.
+    #[must_use]
+    pub fn jobs(&self) -> &BTreeMap<JobId, Vec<Definition>> {
+        &self.jobs
+    }
+
+    /// Every change of a job's state without a new version, in order.
+    #[must_use]
+    pub fn history(&self) -> &[(JobId, JobState, UnixMs)] {
+        &self.history
+    }
+
+    /// Where jobs stand that the mark does not describe.
+    #[must_use]
+    pub fn exceptions(&self) -> &BTreeMap<JobId, (PartitionId, Exception)> {
+        &self.exceptions
+    }
+
+    /// All workers.
+    #[must_use]
+    pub fn workers(&self) -> &BTreeMap<WorkerId, (Registration, WorkerState)> {
+        &self.workers
+    }
+
+    /// Runs that are listed as open.
+    pub fn listed(&self) -> BTreeSet<RunId> {
+        self.listed.keys().copied().collect()
+    }
+
+    /// The partition of an app.
+    #[must_use]
+    pub fn partition_of(&self, app: AppId) -> Option<PartitionId> {
+        self.apps.get(&app).map(|(_, partition)| *partition)
+    }
+
+    pub(super) fn current(&self, job: JobId) -> Option<&Definition> {
+        self.jobs.get(&job).and_then(|versions| versions.last())
+    }
+
+    pub(super) fn sweep(&mut self, before: UnixMs, floor: u64) -> u32 {
+        let mut swept = 0;
+        let listed = &self.listed;
+        self.runs.retain(|id, run| {
+            let is_kept = run.ended_at.is_none_or(|ended| ended >= before) || id.0 >= floor || listed.contains_key(id);
+            swept += u32::from(!is_kept);
+            is_kept
+        });
+        let runs = &self.runs;
+        self.attempts.retain(|(run, _, _), _| runs.contains_key(run));
+        swept
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use rota_core::batch::{Origin, Row, RunState};
+    use rota_core::id::Version;
+
+    pub(in super::super) fn ended_run(id: RunId, ended_at: UnixMs) -> Row {
+        Row::Run(Box::new(Run {
+            id,
+            app: AppId(1),
+            job: JobId::FIRST,
+            version: Version(1),
+            origin: Origin::Schedule,
+            slot: ended_at,
+            slot_last: ended_at,
+            slots: 1,
+            state: RunState::Skipped,
+            why: None,
+            shards: 0,
+            at: ended_at,
+            ended_at: Some(ended_at),
+            param: None,
+        }))
+    }
+}

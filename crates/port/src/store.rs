@@ -1,0 +1,176 @@
+//! Making things durable.
+
+use std::sync::Arc;
+
+use rota_core::batch::{Batch, Loaded};
+use rota_core::id::{AppId, JobId, PartitionId, RunId, Seq, WorkerId};
+use rota_core::time::UnixMs;
+use rota_core::worker::App;
+
+/// A durable store with one writer. One thread owns it.
+pub trait Store: Send {
+    /// Partitions of this store; fixed when it was made.
+    fn partitions(&self) -> u16;
+
+    /// Begins a new term of these partitions: raises each epoch, and returns everything durable.
+    fn claim(&mut self, partitions: &[PartitionId]) -> Result<Vec<Loaded>, Error>;
+
+    /// Applies all batches in one transaction, in order, each fenced by its own partition's epoch and
+    /// sequence; the answers stand in the same order. A fenced or repeated batch never harms the others.
+    fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error>;
+
+    /// Takes `count` ids that nobody else gets, at or above `floor` and above all that were ever
+    /// taken; returns the first. Durable before it returns.
+    fn reserve_ids(&mut self, floor: u64, count: u64) -> Result<u64, Error>;
+
+    /// Reserves a name or a request, in a transaction of its own.
+    fn reserve(&mut self, what: &Reservation) -> Result<Reserved, Error>;
+
+    /// Drops whole segments of the ledger whose rows all ended before `before` and that hold no run
+    /// with an id at or above `floor` and no listed run. Returns how many were dropped.
+    fn sweep(&mut self, before: UnixMs, floor: u64) -> Result<u32, Error>;
+
+    /// Does a slice of upkeep (sealing segments, checkpoints) of a few milliseconds; says whether more waits.
+    fn upkeep(&mut self, now: UnixMs) -> Result<bool, Error>;
+}
+
+/// How long a request id stays taken: seven days, in milliseconds.
+pub const REQUEST_KEPT_MS: i64 = 7 * 24 * 3_600_000;
+
+/// How long a job's name stays reserved without a definition: an hour, in milliseconds.
+pub const JOB_NAME_UNUSED_MS: i64 = 3_600_000;
+
+/// What became of one batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It is durable now.
+    Applied,
+    /// It was durable before; nothing changed.
+    Repeated,
+    /// Another term owns the partition, or the sequence has a hole; nothing changed.
+    Fenced {
+        /// The sequence number that the store has.
+        stored: Seq,
+    },
+}
+
+/// A name, id or request that must be unique, taken before the input that uses it enters a machine.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reservation {
+    /// An app: made if it does not exist, its settings replaced if `pending_max` is given.
+    App {
+        /// Tenant boundary.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Shards that may be admitted and not yet sent.
+        pending_max: Option<u32>,
+    },
+    /// A new job's name.
+    JobName {
+        /// The app that it will belong to.
+        app: AppId,
+        /// Its name; unique among the living jobs of the app's namespace.
+        name: String,
+        /// When, for reservations that were never used.
+        at: UnixMs,
+    },
+    /// Gives a job name back whose definition was refused or which was deleted.
+    JobNameBack {
+        /// The job.
+        job: JobId,
+    },
+    /// A worker's name.
+    WorkerName {
+        /// Its app.
+        app: AppId,
+        /// Its name.
+        name: String,
+    },
+    /// A request to run a job.
+    Request {
+        /// The job.
+        job: JobId,
+        /// Chosen by whoever asks; unique per job for seven days.
+        request_id: String,
+        /// A hash of the request's body.
+        body_hash: [u8; 32],
+        /// When.
+        at: UnixMs,
+    },
+    /// The run that answers a request.
+    RequestRun {
+        /// The job.
+        job: JobId,
+        /// The request.
+        request_id: String,
+        /// The run; none gives the request id back, since it was refused.
+        run: Option<RunId>,
+    },
+    /// A token.
+    Token(Token),
+    /// Revokes tokens of this scope, but for the newest.
+    TokensBack {
+        /// The scope.
+        scope: Scope,
+    },
+}
+
+/// What a token opens.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Scope {
+    /// Everything.
+    Admin,
+    /// Reading.
+    Read,
+    /// The worker endpoints of one app.
+    Worker(AppId),
+}
+
+/// A token as it is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Token {
+    /// SHA-256 of the token.
+    pub hash: [u8; 32],
+    /// What it opens.
+    pub scope: Scope,
+    /// When it was made.
+    pub at: UnixMs,
+}
+
+/// The answer to a reservation.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reserved {
+    /// The app.
+    App(App),
+    /// The new job's id.
+    Job(JobId),
+    /// The worker's id.
+    Worker(WorkerId),
+    /// It is done.
+    Done,
+    /// The request is new.
+    New,
+    /// The request was answered before, with this run; none: it is being answered right now.
+    Answered(Option<RunId>),
+    /// The name is taken, by this job.
+    Taken(JobId),
+    /// The request id was used with another body.
+    OtherBody,
+    /// There is no such app or job.
+    Unknown,
+}
+
+/// What went wrong; a variant per thing the caller does differently.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing was changed; the same call may succeed later (a full disk, a locked file).
+    #[error("the store is not available: {0}")]
+    Unavailable(Arc<str>),
+    /// The call may or may not have been applied; the process exits and recovers.
+    #[error("the store's answer was lost: {0}")]
+    Unknown(Arc<str>),
+    /// What is stored cannot be right.
+    #[error("the store is damaged: {0}")]
+    Corrupt(Arc<str>),
+}

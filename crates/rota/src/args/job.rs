@@ -1,0 +1,146 @@
+//! `rota job`.
+
+use clap::{ArgGroup, Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobCommand {
+    /// Make a job
+    #[command(group = ArgGroup::new("what").args(["handler", "url"]).required(true))]
+    Add {
+        /// Unique in its namespace
+        name: String,
+        #[command(flatten)]
+        fields: Box<JobFields>,
+        /// Make it paused
+        #[arg(long)]
+        paused: bool,
+    },
+    /// Change a job; what is not named stays as it is
+    #[command(group = ArgGroup::new("change").args(EDITABLE).required(true).multiple(true))]
+    Edit {
+        /// Its name or id
+        job: String,
+        #[command(flatten)]
+        fields: Box<JobFields>,
+        /// Take its schedule away: it only runs when asked to
+        #[arg(long, conflicts_with = "when")]
+        manual: bool,
+    },
+    /// List jobs
+    List {
+        /// Only those of this app
+        #[arg(long)]
+        app: Option<String>,
+    },
+    /// Show a job
+    Show {
+        /// Its name or id
+        job: String,
+    },
+    /// Let a job fire no more until it is resumed
+    Pause {
+        /// Its name or id
+        job: String,
+    },
+    /// Let a paused job fire again, from now on
+    Resume {
+        /// Its name or id
+        job: String,
+    },
+    /// Delete a job; its runs stay
+    Rm {
+        /// Its name or id
+        job: String,
+    },
+}
+
+const EDITABLE: [&str; 20] = [
+    "cron",
+    "every",
+    "delay",
+    "at",
+    "manual",
+    "timezone",
+    "handler",
+    "param",
+    "url",
+    "method",
+    "body",
+    "headers",
+    "shards",
+    "retries",
+    "timeout",
+    "start_timeout",
+    "overlap",
+    "strategy",
+    "labels",
+    "delivery",
+];
+
+#[derive(Debug, Clone, Default, Args)]
+#[command(group = ArgGroup::new("when").args(["cron", "every", "delay", "at"]))]
+pub(crate) struct JobFields {
+    /// Its app, which never changes; not needed with --url
+    #[arg(long)]
+    pub(crate) app: Option<String>,
+    /// A cron expression: 5 fields are Unix
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    pub(crate) cron: Option<String>,
+    /// A period, as in 30s
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) every: Option<String>,
+    /// From the end of a run to the next, as in 5m
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) delay: Option<String>,
+    /// Once, as in 2026-12-01T02:00:00+08:00
+    #[arg(long, value_name = "TIME")]
+    pub(crate) at: Option<String>,
+    /// IANA zone or fixed offset of the schedule
+    #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
+    pub(crate) timezone: Option<String>,
+    /// The handler that a worker of the app runs
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) handler: Option<String>,
+    /// What the handler is given
+    #[arg(long, conflicts_with = "url", allow_hyphen_values = true)]
+    pub(crate) param: Option<String>,
+    /// A URL to call instead of a handler
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+    /// GET if not given
+    #[arg(long, requires = "url", conflicts_with = "handler", value_parser = ["GET", "POST", "PUT", "PATCH", "DELETE"], ignore_case = true)]
+    pub(crate) method: Option<String>,
+    /// The request's body
+    #[arg(long, requires = "url", conflicts_with = "handler", allow_hyphen_values = true)]
+    pub(crate) body: Option<String>,
+    /// A header of the request, as in `Accept:text/plain`; may be given again
+    #[arg(long = "header", id = "headers", requires = "url", conflicts_with = "handler", value_name = "NAME:VALUE")]
+    pub(crate) headers: Vec<String>,
+    /// Into how many shards a run is split
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) shards: Option<u32>,
+    /// How often a shard is tried again after a failure, time-out or loss
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) retries: Option<u32>,
+    /// From the end of an attempt to the next
+    #[arg(long, value_name = "DURATION", requires = "retries")]
+    pub(crate) retry_delay: Option<String>,
+    /// From an attempt's dispatch to its end
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) timeout: Option<String>,
+    /// From the slot to its first dispatch
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) start_timeout: Option<String>,
+    /// What happens while an earlier run holds its place
+    #[arg(long, value_parser = ["allow", "skip"])]
+    pub(crate) overlap: Option<String>,
+    /// How a worker is chosen
+    #[arg(long, value_parser = ["default", "LEAST_INFLIGHT", "APP_ROUND_ROBIN"], ignore_case = true)]
+    pub(crate) strategy: Option<String>,
+    /// Which workers may be chosen, as in `disk=ssd, zone in (a|b), !gpu`
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) labels: Option<String>,
+    /// What an unresolved doubt means
+    #[arg(long, value_parser = ["at_least_once", "at_most_once"])]
+    pub(crate) delivery: Option<String>,
+}

@@ -1,0 +1,180 @@
+//! The command line, as clap reads it. What the words mean is decided where they are used.
+
+mod job;
+mod run;
+mod serve;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use job::{JobCommand, JobFields};
+pub(crate) use run::{LogsArgs, RunArgs, RunsArgs};
+pub(crate) use serve::{BenchArgs, DevArgs, Scenario, ServeArgs, WorkerArgs};
+
+/// Decides when work runs, who runs it, and proves that it ran.
+#[derive(Debug, Parser)]
+#[command(name = "rota", version, propagate_version = true, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    /// The server [default: that of `.rota/cli.toml`, else http://127.0.0.1:7654]
+    #[arg(long, global = true, env = "ROTA_SERVER", value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// A token of the server [default: that of `.rota/cli.toml`]
+    #[arg(long, global = true, env = "ROTA_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// The namespace
+    #[arg(long, global = true, default_value = "default", value_name = "NAME")]
+    pub(crate) namespace: String,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a playground: server, page, demo worker and demo jobs in one process
+    Dev(DevArgs),
+    /// Start a server
+    Serve(ServeArgs),
+    /// Start a worker with the built-in handlers
+    Worker(WorkerArgs),
+    #[command(flatten)]
+    Ask(Ask),
+    /// Measure a server of its own on this machine, under load
+    Bench(BenchArgs),
+    /// The configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+/// What is a call to a server.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ask {
+    /// Apps and their tokens
+    #[command(subcommand)]
+    App(AppCommand),
+    /// Jobs
+    #[command(subcommand)]
+    Job(JobCommand),
+    /// Run a job now, follow its log, and exit with its result
+    Run(RunArgs),
+    /// List runs, newest first
+    Runs(RunsArgs),
+    /// Say what happened to a run, and why
+    Why {
+        /// A run, as printed, or its last characters
+        run: String,
+    },
+    /// Print the log of a run
+    Logs(LogsArgs),
+    /// Kill a run
+    Kill {
+        /// A run, as printed, or its last characters
+        run: String,
+    },
+    /// List workers
+    Workers {
+        /// Only those of this app
+        #[arg(long)]
+        app: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AppCommand {
+    /// Make an app, or change its settings
+    Add {
+        name: String,
+        /// Shards that may be admitted and not yet sent
+        #[arg(long, value_name = "COUNT")]
+        pending_max: Option<u32>,
+    },
+    /// List apps
+    List,
+    /// Make a worker token of an app, or take one over
+    Token {
+        name: String,
+        /// Take over the token in this file
+        #[arg(long, value_name = "FILE")]
+        adopt: Option<std::path::PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show every value, and where it came from
+    Show {
+        /// The file to read [default: rota.toml, if it exists]
+        #[arg(long, value_name = "FILE")]
+        config: Option<std::path::PathBuf>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    fn check(line: &str, expected: Result<(), ErrorKind>) {
+        let words = std::iter::once("rota").chain(line.split_whitespace());
+        assert_eq!(Cli::try_parse_from(words).map(drop).map_err(|e| e.kind()), expected, "{line}");
+    }
+
+    #[test]
+    fn commands_are_read() {
+        for line in [
+            "dev --fresh",
+            "dev --listen 127.0.0.1:0",
+            "serve --data d --listen 127.0.0.1:0 --admin-token-file t",
+            "worker --app etl --token-file t --label disk=ssd --label zone=a --capacity 4 --allow-shell",
+            "app add etl --pending-max 500",
+            "app token etl --adopt FILE",
+            "job add a --app etl --handler h --cron *",
+            "job add ping --every 5s --url http://127.0.0.1/ --method POST --body x --header A:b",
+            "job add once --at 2026-12-01T02:00:00+08:00 --app etl --handler h --shards 8 --retries 2 --retry-delay 10s",
+            "job edit a --timeout 5m --overlap skip --strategy APP_ROUND_ROBIN --labels disk=ssd --delivery at_most_once",
+            "job list --app etl --json",
+            "job rm a",
+            "run a --param x --no-follow",
+            "runs --job a --state failed --since 1h --limit 5 --json",
+            "why r123",
+            "logs r123 -f --shard 1 --attempt 2",
+            "kill r123 --server http://127.0.0.1:1 --token x",
+            "workers --app etl",
+            "bench sustained --rate 1000 --seconds 5 --workers 8 --jobs 100",
+            "config show",
+        ] {
+            check(line, Ok(()));
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        check("job add a --app e --handler h --cron * --every 5s", Err(ErrorKind::ArgumentConflict));
+        check("job add a --app e --handler h --url http://x/", Err(ErrorKind::ArgumentConflict));
+        check("job add a --handler h --body x", Err(ErrorKind::ArgumentConflict));
+        check("job edit a --body x", Err(ErrorKind::MissingRequiredArgument));
+        check("job add a --url u --param x", Err(ErrorKind::ArgumentConflict));
+        check("job add a --app e --every 5s", Err(ErrorKind::MissingRequiredArgument));
+        check("job add a --app e --handler h --retry-delay 5s", Err(ErrorKind::MissingRequiredArgument));
+        check("job edit a", Err(ErrorKind::MissingRequiredArgument));
+        check("job add a --app e --handler h --overlap maybe", Err(ErrorKind::InvalidValue));
+        check("worker --app etl", Err(ErrorKind::MissingRequiredArgument));
+        check("logs r1 --attempt 0", Err(ErrorKind::ValueValidation));
+        check("rnus", Err(ErrorKind::InvalidSubcommand));
+    }
+}

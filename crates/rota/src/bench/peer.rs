@@ -1,0 +1,119 @@
+//! The light worker's side of the protocol: requests read and answered by hand, since what the workers use of the two
+//! cores is taken from the server that is measured.
+
+use serde::Deserialize;
+
+/// What a server asked of a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ask<'a> {
+    Identity,
+    Execute(&'a [u8]),
+    Cancel(&'a [u8]),
+    Probe(&'a [u8]),
+    /// Something that this worker does not know.
+    Other,
+}
+
+/// The fields of a dispatch that are recorded; the others are passed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub(super) struct Execute<'a> {
+    pub(super) incarnation: u64,
+    pub(super) attempt: u64,
+    pub(super) run: u64,
+    pub(super) shard: u32,
+    pub(super) no: u32,
+    pub(super) job: u32,
+    #[serde(borrow)]
+    pub(super) slot: &'a str,
+}
+
+/// Why bytes are no request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Broken;
+
+/// The first whole request of what was received, and its length; nothing if more has to come.
+pub(super) fn request(received: &[u8]) -> Result<Option<(Ask<'_>, usize)>, Broken> {
+    let Some(head) = received.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return if received.len() > 16 << 10 { Err(Broken) } else { Ok(None) };
+    };
+    let text = std::str::from_utf8(&received[..head]).map_err(|_| Broken)?;
+    let mut lines = text.split("\r\n");
+    let path = lines.next().and_then(|line| line.split(' ').nth(1)).ok_or(Broken)?;
+    let mut length = 0;
+    for line in lines {
+        let (name, value) = line.split_once(':').ok_or(Broken)?;
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse().map_err(|_| Broken)?;
+        }
+    }
+    let end = head + 4 + length;
+    if length > 4 << 20 {
+        return Err(Broken);
+    }
+    if received.len() < end {
+        return Ok(None);
+    }
+    let body = &received[head + 4..end];
+    let ask = match path {
+        "/internal/identity" => Ask::Identity,
+        "/internal/tasks/execute" => Ask::Execute(body),
+        "/internal/tasks/cancel" => Ask::Cancel(body),
+        "/internal/tasks/probe" => Ask::Probe(body),
+        _ => Ask::Other,
+    };
+    Ok(Some((ask, end)))
+}
+
+/// Appends a response.
+pub(super) fn respond(out: &mut Vec<u8>, status: &str, body: &[u8]) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_bytes());
+    out.extend_from_slice(b"\r\ncontent-type: application/json\r\ncontent-length: ");
+    out.extend_from_slice(body.len().to_string().as_bytes());
+    out.extend_from_slice(b"\r\n\r\n");
+    out.extend_from_slice(body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_cut_where_they_end() {
+        let text =
+            b"POST /internal/tasks/execute HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}GET /internal/identity";
+        let (ask, end) = request(text).unwrap().unwrap();
+        assert_eq!(ask, Ask::Execute(b"{}"));
+        assert_eq!(&text[end..], b"GET /internal/identity");
+        assert_eq!(request(&text[..end - 1]), Ok(None));
+        assert_eq!(request(&text[end..]), Ok(None));
+        assert_eq!(request(b"GET /x HTTP/1.1\r\n\r\n"), Ok(Some((Ask::Other, 19))));
+        assert_eq!(request(b"GET\r\n\r\n"), Err(Broken));
+    }
+
+    #[test]
+    fn a_dispatch_is_read_past_what_is_not_recorded() {
+        let body = serde_json::to_vec(&rota_wire::worker::Execute {
+            incarnation: 1,
+            epoch: 2,
+            attempt: 3,
+            run: 4,
+            shard: 0,
+            shards: 1,
+            no: 1,
+            idempotency_key: "4/0".to_owned(),
+            job: 5,
+            job_name: "j".to_owned(),
+            version: 1,
+            origin: "schedule".to_owned(),
+            slot: "2026-12-01T02:00:00Z".to_owned(),
+            zone: "UTC".to_owned(),
+            handler: "bench".to_owned(),
+            param: "\"\\".to_owned(),
+            timeout_ms: None,
+        })
+        .unwrap();
+        let read: Execute<'_> = serde_json::from_slice(&body).unwrap();
+        assert_eq!((read.attempt, read.run, read.job, read.slot), (3, 4, 5, "2026-12-01T02:00:00Z"));
+    }
+}

@@ -1,0 +1,295 @@
+//! `rota job`.
+
+use std::collections::BTreeMap;
+
+use rota_wire::rest::{Http, Job, JobNow, JobSaved, JobSpec, Page, Retry, Route, Shards, Timeout};
+
+use super::client::{Client, Path};
+use super::out::Out;
+use super::shown;
+use super::table::{Table, one_line};
+use crate::args::{JobCommand, JobFields};
+use crate::exit::Failure;
+
+/// Jobs asked for at a time.
+const PAGE: &str = "1000";
+
+pub(crate) async fn run(client: &Client, out: Out, namespace: &str, command: JobCommand) -> Result<(), Failure> {
+    match command {
+        JobCommand::Add { name, fields, paused } => {
+            let mut spec = JobSpec { name, namespace: namespace.to_owned(), ..JobSpec::default() };
+            spec.paused = paused.then_some(true);
+            apply(&mut spec, *fields)?;
+            let saved: JobSaved = client.post(Path::of(&["jobs"]), &spec).await?;
+            out.show(&saved, say_saved)
+        }
+        JobCommand::Edit { job, fields, manual } => {
+            let found: Job = client.get(Path::of(&["jobs", &job])).await?;
+            let mut spec = found.spec;
+            if manual {
+                clear_schedule(&mut spec);
+            }
+            apply(&mut spec, *fields)?;
+            let path = Path::of(&["jobs", &job]).with("version", Some(found.version.to_string()));
+            let saved: JobSaved = client.put(path, &spec).await?;
+            out.show(&saved, say_saved)
+        }
+        JobCommand::List { app } => {
+            let jobs = list(client, app.as_deref()).await?;
+            out.show(&Page { items: jobs, next: None }, |page| table(&page.items))
+        }
+        JobCommand::Show { job } => {
+            let found: Job = client.get(Path::of(&["jobs", &job])).await?;
+            out.show(&found, describe)
+        }
+        JobCommand::Pause { job } => {
+            let now: JobNow = client.post(Path::of(&["jobs", &job, "pause"]), &serde_json::json!({})).await?;
+            out.show(&now, say_now)
+        }
+        JobCommand::Resume { job } => {
+            let now: JobNow = client.post(Path::of(&["jobs", &job, "resume"]), &serde_json::json!({})).await?;
+            out.show(&now, say_now)
+        }
+        JobCommand::Rm { job } => {
+            let now: JobNow = client.delete(Path::of(&["jobs", &job])).await?;
+            out.show(&now, say_now)
+        }
+    }
+}
+
+async fn list(client: &Client, app: Option<&str>) -> Result<Vec<Job>, Failure> {
+    let mut jobs = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let path = Path::of(&["jobs"]).with("app", app).with("limit", Some(PAGE)).with("after", after.as_ref());
+        let page: Page<Job> = client.get(path).await?;
+        jobs.extend(page.items);
+        match page.next {
+            Some(next) if after.as_ref() != Some(&next) => after = Some(next),
+            _ => return Ok(jobs),
+        }
+    }
+}
+
+/// Lays what was named on the command line over a specification.
+fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
+    if fields.cron.is_some() || fields.every.is_some() || fields.delay.is_some() || fields.at.is_some() {
+        clear_schedule(spec);
+    }
+    set(&mut spec.app, fields.app);
+    set(&mut spec.cron, fields.cron);
+    set(&mut spec.every, fields.every);
+    set(&mut spec.delay, fields.delay);
+    set(&mut spec.at, fields.at);
+    set(&mut spec.timezone, fields.timezone);
+    set(&mut spec.overlap, fields.overlap);
+    set(&mut spec.delivery, fields.delivery);
+    set(&mut spec.shards, fields.shards.map(|count| Shards { count }));
+    if fields.handler.is_some() {
+        spec.http = None;
+    }
+    set(&mut spec.handler, fields.handler);
+    set(&mut spec.param, fields.param);
+    if let Some(url) = fields.url {
+        (spec.handler, spec.param) = (None, None);
+        spec.http = Some(request(url, fields.method.as_deref(), fields.body, &fields.headers)?);
+    }
+    if let Some(max) = fields.retries {
+        let delay = fields.retry_delay.or_else(|| spec.retry.take().and_then(|retry| retry.delay));
+        spec.retry = Some(Retry { max, delay });
+    }
+    if fields.timeout.is_some() || fields.start_timeout.is_some() {
+        let timeout = spec.timeout.get_or_insert_with(Timeout::default);
+        set(&mut timeout.attempt, fields.timeout);
+        set(&mut timeout.start, fields.start_timeout);
+    }
+    if fields.strategy.is_some() || fields.labels.is_some() {
+        let route = spec.route.get_or_insert_with(Route::default);
+        set(&mut route.labels, fields.labels);
+        if let Some(strategy) = fields.strategy {
+            route.strategy = match strategy.to_uppercase().as_str() {
+                "DEFAULT" => None,
+                named => Some(named.to_owned()),
+            };
+        }
+    }
+    Ok(())
+}
+
+fn set<T>(place: &mut Option<T>, value: Option<T>) {
+    if value.is_some() {
+        *place = value;
+    }
+}
+
+fn clear_schedule(spec: &mut JobSpec) {
+    (spec.cron, spec.every, spec.delay, spec.at) = (None, None, None, None);
+}
+
+fn request(url: String, method: Option<&str>, body: Option<String>, headers: &[String]) -> Result<Http, Failure> {
+    let mut parsed = BTreeMap::new();
+    for header in headers {
+        let (name, value) = header.split_once(':').ok_or_else(|| {
+            Failure::usage(format!("`{header}` is no header"), Some("for example: Accept:text/plain".to_owned()))
+        })?;
+        parsed.insert(name.trim().to_owned(), value.trim().to_owned());
+    }
+    let mut http = Http { headers: parsed, body, ..Http::default() };
+    let place = match method.unwrap_or("GET").to_uppercase().as_str() {
+        "POST" => &mut http.post,
+        "PUT" => &mut http.put,
+        "PATCH" => &mut http.patch,
+        "DELETE" => &mut http.delete,
+        _ => &mut http.get,
+    };
+    *place = Some(url);
+    Ok(http)
+}
+
+fn say_saved(saved: &JobSaved) -> String {
+    let mut text =
+        format!("{} v{}, app {}, {}: {}\n", saved.name, saved.version, saved.app, saved.state, saved.schedule);
+    if !saved.next_slots.is_empty() {
+        let slots: Vec<String> = saved.next_slots.iter().map(|slot| shown::time(slot)).collect();
+        text.push_str(&format!("next  {}\n", slots.join(", ")));
+    }
+    text.push_str(&format!("try   rota run {0} | rota runs --job {0}\n", saved.name));
+    text
+}
+
+fn say_now(now: &JobNow) -> String {
+    let next = now.next.as_ref().map(|next| format!(", next {}", shown::time(next))).unwrap_or_default();
+    format!("{} is {}{next}\n", now.name, now.state)
+}
+
+fn table(jobs: &[Job]) -> String {
+    let mut table = Table::new(&["JOB", "APP", "STATE", "CALLS", "SCHEDULE", "NEXT", "V"]);
+    for job in jobs {
+        table.row([
+            job.spec.name.clone(),
+            job.spec.app.clone().unwrap_or_default(),
+            job.state.clone(),
+            calls(&job.spec),
+            job.schedule.clone(),
+            job.next_slots.first().map(|slot| shown::time(slot)).unwrap_or_default(),
+            job.version.to_string(),
+        ]);
+    }
+    table.text()
+}
+
+fn calls(spec: &JobSpec) -> String {
+    match (&spec.handler, &spec.http) {
+        (Some(handler), _) => handler.clone(),
+        (None, Some(http)) => {
+            let requests = [("GET", &http.get), ("POST", &http.post), ("PUT", &http.put), ("PATCH", &http.patch)];
+            let found = requests.into_iter().chain([("DELETE", &http.delete)]);
+            found.filter_map(|(method, url)| url.as_ref().map(|url| format!("{method} {url}"))).collect()
+        }
+        (None, None) => String::new(),
+    }
+}
+
+/// Everything of a job, one fact a line.
+fn describe(job: &Job) -> String {
+    let spec = &job.spec;
+    let mut facts: Vec<(&str, String)> = vec![
+        ("job", format!("{} (id {}, v{})", spec.name, job.id, job.version)),
+        ("state", job.state.clone()),
+        ("app", spec.app.clone().unwrap_or_default()),
+        ("schedule", job.schedule.clone()),
+        ("timezone", spec.timezone.clone().unwrap_or_else(|| "UTC".to_owned())),
+        ("next", job.next_slots.iter().map(|slot| shown::time(slot)).collect::<Vec<_>>().join(", ")),
+        ("calls", calls(spec)),
+        ("param", spec.param.clone().unwrap_or_default()),
+        ("body", spec.http.as_ref().and_then(|http| http.body.clone()).unwrap_or_default()),
+        ("shards", spec.shards.as_ref().map(|shards| shards.count.to_string()).unwrap_or_default()),
+    ];
+    if let Some(retry) = &spec.retry {
+        let delay = retry.delay.as_ref().map(|delay| format!(", {delay} after an attempt's end")).unwrap_or_default();
+        facts.push(("retries", format!("{}{delay}", retry.max)));
+    }
+    if let Some(timeout) = &spec.timeout {
+        facts.push(("timeout", timeout.attempt.clone().unwrap_or_default()));
+        facts.push(("start by", timeout.start.clone().unwrap_or_default()));
+    }
+    if let Some(route) = &spec.route {
+        facts.push(("strategy", route.strategy.clone().unwrap_or_default()));
+        facts.push(("labels", route.labels.clone().unwrap_or_default()));
+    }
+    facts.push(("overlap", spec.overlap.clone().unwrap_or_default()));
+    facts.push(("delivery", spec.delivery.clone().unwrap_or_default()));
+    facts.push(("changed", format!("{} by {}", shown::time(&job.at), job.by)));
+    let kept = facts.into_iter().filter(|(_, fact)| !fact.is_empty());
+    kept.map(|(about, fact)| format!("{about:<9} {}\n", one_line(&fact))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Ask, Cli, Command};
+
+    fn spec(line: &str) -> JobSpec {
+        let words = ["rota", "job", "add", "a"].into_iter().chain(line.split_whitespace());
+        let Command::Ask(Ask::Job(JobCommand::Add { name, fields, .. })) = Cli::try_parse_from(words).unwrap().command
+        else {
+            panic!("{line} is no `job add`");
+        };
+        let mut spec = JobSpec { name, ..JobSpec::default() };
+        assert!(apply(&mut spec, *fields).is_ok(), "{line}");
+        spec
+    }
+
+    fn check(line: &str, expected: serde_json::Value) {
+        let mut json = serde_json::to_value(spec(line)).unwrap();
+        json.as_object_mut().unwrap().retain(|key, _| key != "name" && key != "namespace");
+        assert_eq!(json, expected, "{line}");
+    }
+
+    #[test]
+    fn flags_become_a_specification() {
+        use serde_json::json;
+        check("--app e --handler h --every 5s", json!({"app": "e", "handler": "h", "every": "5s"}));
+        check(
+            "--url http://x/ --method post --body b --header A:b:c --header D:e",
+            json!({"http": {"post": "http://x/", "body": "b", "headers": {"A": "b:c", "D": "e"}}}),
+        );
+        check("--url http://x/", json!({"http": {"get": "http://x/"}}));
+        check(
+            "--app e --handler h --retries 2 --retry-delay 10s --timeout 1m --start-timeout 5m --shards 8",
+            json!({"app": "e", "handler": "h", "retry": {"max": 2, "delay": "10s"},
+                   "timeout": {"attempt": "1m", "start": "5m"}, "shards": {"count": 8}}),
+        );
+        check(
+            "--app e --handler h --strategy app_round_robin --labels disk=ssd --overlap skip --delivery at_most_once",
+            json!({"app": "e", "handler": "h", "route": {"strategy": "APP_ROUND_ROBIN", "labels": "disk=ssd"},
+                   "overlap": "skip", "delivery": "at_most_once"}),
+        );
+    }
+
+    #[test]
+    fn an_edit_keeps_what_it_does_not_name() {
+        let mut found = spec("--app e --handler h --cron @daily --retries 2 --retry-delay 10s --timeout 1m");
+        let fields = JobFields { every: Some("5s".to_owned()), retries: Some(3), ..JobFields::default() };
+        assert!(apply(&mut found, fields).is_ok());
+        assert_eq!((found.cron, found.every.as_deref()), (None, Some("5s")));
+        assert_eq!(found.retry, Some(Retry { max: 3, delay: Some("10s".to_owned()) }));
+        assert_eq!((found.handler.as_deref(), found.timeout.unwrap().attempt.as_deref()), (Some("h"), Some("1m")));
+    }
+
+    #[test]
+    fn a_job_that_calls_a_url_no_longer_calls_a_handler() {
+        let mut found = spec("--app e --handler h --param p");
+        let fields = JobFields { url: Some("http://x/".to_owned()), ..JobFields::default() };
+        assert!(apply(&mut found, fields).is_ok());
+        assert_eq!((&found.handler, &found.param), (&None, &None));
+        assert_eq!(calls(&found), "GET http://x/");
+    }
+
+    #[test]
+    fn a_header_needs_a_colon() {
+        assert!(request("http://x/".to_owned(), None, None, &["Accept".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,12 @@
+//! The commands that talk to a server: what was asked becomes a call, the answer a table or JSON.
+
+pub(crate) mod app;
+pub(crate) mod client;
+pub(crate) mod credentials;
+pub(crate) mod job;
+pub(crate) mod logs;
+pub(crate) mod out;
+pub(crate) mod run;
+pub(crate) mod shown;
+pub(crate) mod table;
+pub(crate) mod worker;

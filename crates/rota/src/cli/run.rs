@@ -1,0 +1,234 @@
+//! `rota run`, `rota runs`, `rota why`, `rota kill`.
+
+use rota_cron::UnixMs;
+use rota_wire::rest::{Killed, Page, Run, RunDetail, Story, Trigger, Triggered};
+
+use super::client::{Client, Path};
+use super::logs;
+use super::out::Out;
+use super::shown;
+use super::table::{Table, grouped, one_line};
+use crate::args::{RunArgs, RunsArgs};
+use crate::config::unit;
+use crate::exit::Failure;
+
+/// Runs that a server gives at a time.
+const PAGE_MAX: u32 = 1_000;
+
+/// Runs a job, follows its log, and ends with its result.
+pub(crate) async fn start(client: &Client, out: Out, args: RunArgs) -> Result<(), Failure> {
+    let RunArgs { job, param, no_follow, request_id } = args;
+    let trigger = Trigger { param, request_id, origin: Some("manual".to_owned()) };
+    let made: Triggered = client.post(Path::of(&["jobs", &job, "trigger"]), &trigger).await?;
+    if no_follow {
+        return out.show(&made, |made| format!("{}\ntry  rota logs {0} -f | rota why {0}\n", made.run));
+    }
+    if !out.is_json {
+        // Not on stdout, which is the run's own log.
+        eprintln!("{}", made.run);
+    }
+    let ended = logs::follow(client, &made.run, None, None, out).await?;
+    if out.is_json {
+        out.show(&ended, |_| String::new())?;
+    } else {
+        eprintln!("{}", outcome(&ended.run));
+    }
+    if ended.run.state == "success" { Ok(()) } else { Err(Failure::Said) }
+}
+
+/// `r91 failed, handler_failed, 9m12: period closed`.
+pub(crate) fn outcome(run: &Run) -> String {
+    let why = run.why.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
+    let took = run.took_ms.map(|ms| format!(", {}", shown::duration(ms))).unwrap_or_default();
+    let message = run.message.as_ref().map(|message| format!(": {}", one_line(message))).unwrap_or_default();
+    format!("{} {}{why}{took}{message}", run.run, run.state)
+}
+
+/// Lists runs, newest first.
+pub(crate) async fn list(client: &Client, out: Out, args: &RunsArgs, now: UnixMs) -> Result<(), Failure> {
+    let since = args.since.as_deref().map(|text| since(text, now)).transpose()?;
+    let mut runs: Vec<Run> = Vec::new();
+    let mut before: Option<String> = None;
+    loop {
+        let left = args.limit - u32::try_from(runs.len()).expect("never more than the limit, which is small");
+        let path = Path::of(&["runs"])
+            .with("job", args.job.as_ref())
+            .with("app", args.app.as_ref())
+            .with("state", args.state.as_ref())
+            .with("since", since.as_ref())
+            .with("before", before.as_ref())
+            .with("limit", Some(left.min(PAGE_MAX).to_string()));
+        let page: Page<Run> = client.get(path).await?;
+        let is_last = page.items.is_empty() || page.next.is_none() || page.next == before;
+        runs.extend(page.items);
+        runs.truncate(args.limit as usize);
+        before = page.next;
+        if is_last || runs.len() >= args.limit as usize {
+            return out.show(&Page { items: runs, next: before.filter(|_| !is_last) }, table);
+        }
+    }
+}
+
+/// An instant, or a duration back from now, as RFC 3339.
+fn since(text: &str, now: UnixMs) -> Result<String, Failure> {
+    if let Ok(ms) = unit::duration_ms(text) {
+        return Ok(now.plus_ms(-i64::try_from(ms).unwrap_or(i64::MAX)).to_string());
+    }
+    match UnixMs::parse_rfc3339(text) {
+        Ok(at) => Ok(at.to_string()),
+        Err(_) => Err(Failure::usage(
+            format!("--since: `{text}` is neither a duration nor a time"),
+            Some("for example: 1h, or 2026-12-01T02:00:00+08:00".to_owned()),
+        )),
+    }
+}
+
+fn table(page: &Page<Run>) -> String {
+    let mut table = Table::new(&["RUN", "JOB", "SLOT", "STATE", "WHY", "LATE", "TOOK", "WORKER", "TRY"]);
+    for run in &page.items {
+        let tries = if run.tries > 0 { format!("{}/{}", run.tries, run.tries_max) } else { String::new() };
+        table.row([
+            run.run.clone(),
+            run.job_name.clone(),
+            shown::slots(&run.slot, run.slot_last.as_deref(), run.slots),
+            run.state.clone(),
+            run.why.clone().unwrap_or_default(),
+            run.late_ms.map(shown::duration).unwrap_or_default(),
+            run.took_ms.map(shown::duration).unwrap_or_default(),
+            run.worker.clone().unwrap_or_default(),
+            tries,
+        ]);
+    }
+    format!("{}{}\n", table.text(), summary(page))
+}
+
+/// How many of each state; a skipped range counts its slots.
+fn summary(page: &Page<Run>) -> String {
+    let mut counts: Vec<(&str, u64)> = Vec::new();
+    for run in &page.items {
+        let number = if run.shards == 0 { run.slots } else { 1 };
+        match counts.iter_mut().find(|(state, _)| *state == run.state) {
+            Some((_, count)) => *count += number,
+            None => counts.push((&run.state, number)),
+        }
+    }
+    if counts.is_empty() {
+        return "no runs".to_owned();
+    }
+    let counted: Vec<String> = counts.iter().map(|(state, count)| format!("{} {state}", grouped(*count))).collect();
+    let more = if page.next.is_some() { "; there are more, see --limit and --since" } else { "" };
+    format!("{}{more}", counted.join(", "))
+}
+
+/// Says what happened to a run.
+pub(crate) async fn why(client: &Client, out: Out, run: &str) -> Result<(), Failure> {
+    let story: Story = client.get(Path::of(&["runs", run, "why"])).await?;
+    out.show(&story, tell)
+}
+
+fn tell(story: &Story) -> String {
+    const CLOCK: usize = 12;
+    let mut text = format!("{}\n", one_line(&story.title));
+    let about_width =
+        story.lines.iter().filter(|line| line.at.is_some()).map(|line| line.about.len()).max().unwrap_or(0);
+    for line in &story.lines {
+        let head = match &line.at {
+            Some(at) => format!("{:<CLOCK$}  {:<about_width$}", shown::clock_ms(at), line.about),
+            None => format!("{:<width$}", line.about, width = CLOCK + 2 + about_width),
+        };
+        text.push_str(format!("{head}  {}", one_line(&line.text)).trim_end());
+        text.push('\n');
+    }
+    if !story.hints.is_empty() {
+        text.push_str(&format!("{:<width$}  {}\n", "try", story.hints.join(" | "), width = CLOCK + 2 + about_width));
+    }
+    text
+}
+
+/// Kills a run.
+pub(crate) async fn kill(client: &Client, out: Out, run: &str) -> Result<(), Failure> {
+    let killed: Killed = client.post(Path::of(&["runs", run, "kill"]), &serde_json::json!({})).await?;
+    out.show(&killed, |killed| format!("{} is {}; what still runs is being stopped\n", killed.run, killed.state))
+}
+
+/// A run with its attempts.
+pub(crate) async fn detail(client: &Client, run: &str) -> Result<RunDetail, Failure> {
+    client.get(Path::of(&["runs", run])).await
+}
+
+#[cfg(test)]
+mod tests {
+    use rota_wire::rest::StoryLine;
+
+    use super::*;
+
+    fn run_of(json: serde_json::Value) -> Run {
+        let mut whole = serde_json::json!({
+            "run": "r91", "id": 91, "job": 1, "job_name": "settle", "app": "pay", "version": 14, "origin": "schedule",
+            "slot": "2026-12-01T02:00:00+08:00", "slots": 1, "state": "success", "is_ended": true, "shards": 1,
+            "at": "2026-12-01T02:00:00.004+08:00", "tries": 1, "tries_max": 1
+        });
+        whole.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
+        serde_json::from_value(whole).unwrap()
+    }
+
+    #[test]
+    fn runs_are_listed_with_a_summary() {
+        let failed = run_of(serde_json::json!({"state": "failed", "why": "handler_failed", "late_ms": 4,
+            "took_ms": 552_000, "worker": "pay-1", "tries": 2, "tries_max": 3}));
+        let range = run_of(serde_json::json!({"run": "r77", "state": "skipped", "why": "misfire", "shards": 0,
+            "slots": 9, "slot_last": "2026-12-01T02:04:00+08:00", "tries": 0}));
+        let page = Page { items: vec![failed, range], next: None };
+        let expected = "\
+RUN  JOB     SLOT                                STATE    WHY             LATE  TOOK  WORKER  TRY
+r91  settle  12-01 02:00:00 +08:00               failed   handler_failed  4ms   9m12  pay-1   2/3
+r77  settle  12-01 02:00:00…02:04:00 +08:00 ×9   skipped  misfire         -     -     -       -
+1 failed, 9 skipped
+";
+        // The range's line is padded by width, not by bytes.
+        assert_eq!(table(&page).replace("  ", " ").replace("  ", " "), expected.replace("  ", " ").replace("  ", " "));
+        assert_eq!(summary(&Page { items: Vec::new(), next: None }), "no runs");
+    }
+
+    #[test]
+    fn a_story_is_told_in_columns() {
+        let line = |at: Option<&str>, about: &str, text: &str| StoryLine {
+            at: at.map(str::to_owned),
+            about: about.to_owned(),
+            text: text.to_owned(),
+        };
+        let story = Story {
+            run: run_of(serde_json::json!({})),
+            title: "settle, slot 2026-12-01 02:00:00 +08:00, v14: FAILED".to_owned(),
+            lines: vec![
+                line(Some("2026-12-01T02:00:00.004+08:00"), "due", "4 ms late"),
+                line(Some("2026-12-01T02:04:31.870+08:00"), "try 1", "lost"),
+                line(None, "not retried", "failed is not in retry.when"),
+            ],
+            hints: vec!["rota logs r91".to_owned(), "rota kill r91".to_owned()],
+        };
+        let expected = "\
+settle, slot 2026-12-01 02:00:00 +08:00, v14: FAILED
+02:00:00.004  due    4 ms late
+02:04:31.870  try 1  lost
+not retried          failed is not in retry.when
+try                  rota logs r91 | rota kill r91
+";
+        assert_eq!(tell(&story), expected);
+    }
+
+    #[test]
+    fn since_is_a_duration_or_a_time() {
+        let now = UnixMs::parse_rfc3339("2026-12-01T02:00:00Z").unwrap();
+        assert_eq!(since("1h", now).ok().unwrap(), "2026-12-01T01:00:00.000Z");
+        assert_eq!(since("2026-12-01T02:00:00+08:00", now).ok().unwrap(), "2026-11-30T18:00:00.000Z");
+        assert!(matches!(since("yesterday", now), Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn an_outcome_is_one_line() {
+        let run =
+            run_of(serde_json::json!({"state": "failed", "why": "handler_failed", "took_ms": 11, "message": "a\nb"}));
+        assert_eq!(outcome(&run), "r91 failed, handler_failed, 11ms: a b");
+    }
+}

@@ -1,0 +1,101 @@
+//! How a command ends: 0 it went well, 1 the thing failed, 2 usage, 3 not reachable.
+
+use std::process::ExitCode;
+
+use http::StatusCode;
+use rota_wire::error::Error as Wire;
+
+/// Why a command did not end well.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The thing that was asked about failed, and that was said already.
+    Said,
+    /// The thing failed.
+    Failed(Wire),
+    /// The command cannot be meant like this.
+    Usage(Wire),
+    /// There is no server, or it did not answer.
+    Unreachable(Wire),
+}
+
+impl Failure {
+    pub(crate) fn failed(code: &str, message: impl Into<String>) -> Failure {
+        Failure::Failed(wire(code, message.into(), None))
+    }
+
+    pub(crate) fn usage(message: impl Into<String>, hint: Option<String>) -> Failure {
+        Failure::Usage(wire("usage", message.into(), hint))
+    }
+
+    pub(crate) fn unreachable(message: impl Into<String>, hint: Option<String>) -> Failure {
+        Failure::Unreachable(wire("unreachable", message.into(), hint))
+    }
+
+    /// A refusal of the server. What was asked in a form that cannot be meant is the asker's; the rest failed.
+    pub(crate) fn refused(status: StatusCode, error: Wire) -> Failure {
+        match status {
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Failure::Usage(error),
+            _ => Failure::Failed(error),
+        }
+    }
+
+    /// Says it, as JSON or for people, and gives the code to exit with.
+    pub(crate) fn say(&self, is_json: bool) -> ExitCode {
+        let (code, error) = match self {
+            Failure::Said => return ExitCode::from(1),
+            Failure::Failed(error) => (1, error),
+            Failure::Usage(error) => (2, error),
+            Failure::Unreachable(error) => (3, error),
+        };
+        if is_json {
+            eprintln!("{}", serde_json::to_string(error).expect("an error is plain data"));
+        } else {
+            eprint!("{}", text(error));
+        }
+        ExitCode::from(code)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::failed("failed", format!("{error:#}"))
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::failed("failed", error.to_string())
+    }
+}
+
+impl From<crate::config::Error> for Failure {
+    fn from(error: crate::config::Error) -> Failure {
+        Failure::Usage(wire("config", error.to_string(), error.hint))
+    }
+}
+
+fn wire(code: &str, message: String, hint: Option<String>) -> Wire {
+    Wire { code: code.to_owned(), message, field: None, hint }
+}
+
+fn text(error: &Wire) -> String {
+    let field = error.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
+    let hint = error.hint.as_ref().map(|hint| format!("  {hint}\n")).unwrap_or_default();
+    format!("rota: {field}{} ({})\n{hint}", error.message, error.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_field_and_hint() {
+        let error = Wire {
+            code: "invalid_schedule".to_owned(),
+            message: "no such minute".to_owned(),
+            field: Some("cron".to_owned()),
+            hint: Some("for example: 0 2 * * *".to_owned()),
+        };
+        assert_eq!(text(&error), "rota: cron: no such minute (invalid_schedule)\n  for example: 0 2 * * *\n");
+    }
+}

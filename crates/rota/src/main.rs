@@ -1,0 +1,101 @@
+//! The binary: it reads the command line and the configuration, puts the parts together, and says how it ended.
+//!
+//! Absent on purpose: decisions about jobs and runs. Those are made in `core`; this knows only who talks to whom.
+
+mod args;
+mod bench;
+mod cli;
+mod clock;
+mod config;
+mod dev;
+mod exit;
+mod serve;
+mod signal;
+mod telemetry;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Ask, Cli, Command, Common, ConfigCommand};
+use crate::cli::client::Client;
+use crate::cli::credentials::{self, Credentials};
+use crate::cli::out::Out;
+use crate::cli::table::Table;
+use crate::config::Layers;
+use crate::exit::Failure;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let is_json = cli.common.json;
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.say(is_json),
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let Cli { common, command } = cli;
+    let out = Out { is_json: common.json };
+    match command {
+        Command::Config(ConfigCommand::Show { config }) => show_config(out, config.as_deref()),
+        Command::Dev(args) => dev::run(&args),
+        Command::Serve(args) => serve::run(layers(args.config.as_deref())?, &args),
+        Command::Bench(args) => bench::run(out, &args),
+        Command::Worker(args) => worker::run(&common, args),
+        Command::Ask(command) => current_thread()?.block_on(ask(&common, out, command)),
+    }
+}
+
+fn current_thread() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+async fn ask(common: &Common, out: Out, command: Ask) -> Result<(), Failure> {
+    let credentials = Credentials::find(common, Path::new(credentials::FILE))?;
+    let client = Client::new(credentials, &common.namespace)?;
+    match command {
+        Ask::App(command) => cli::app::run(&client, out, command).await,
+        Ask::Job(command) => cli::job::run(&client, out, &common.namespace, command).await,
+        Ask::Run(args) => cli::run::start(&client, out, args).await,
+        Ask::Runs(args) => cli::run::list(&client, out, &args, clock::now()).await,
+        Ask::Why { run } => cli::run::why(&client, out, &run).await,
+        Ask::Logs(args) => cli::logs::run(&client, out, args).await,
+        Ask::Kill { run } => cli::run::kill(&client, out, &run).await,
+        Ask::Workers { app } => cli::worker::list(&client, out, app).await,
+    }
+}
+
+/// Defaults, the file and the environment; flags are laid over it by whoever has them.
+fn layers(file: Option<&Path>) -> Result<Layers, Failure> {
+    let mut layers = Layers::new();
+    let path = file.map_or_else(|| PathBuf::from("rota.toml"), Path::to_owned);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => layers.file(&path.display().to_string(), &text)?,
+        Err(error) if file.is_none() && error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Failure::usage(format!("{}: {error}", path.display()), None)),
+    }
+    layers.environment(&environment())?;
+    Ok(layers)
+}
+
+/// Variables that are text; others cannot be meant for Rota.
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?))).collect()
+}
+
+fn show_config(out: Out, file: Option<&Path>) -> Result<(), Failure> {
+    let layers = layers(file)?;
+    config::Config::new(&layers)?;
+    out.show(&config::show(&layers), |shown| {
+        let mut table = Table::new(&["KEY", "VALUE", "FROM", "ABOUT"]);
+        for row in shown {
+            let value = row.value.as_str().map_or_else(|| row.value.to_string(), str::to_owned);
+            table.row([row.key.to_owned(), value, row.from.clone(), row.about.to_owned()]);
+        }
+        table.text()
+    })
+}

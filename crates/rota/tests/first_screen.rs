@@ -1,0 +1,134 @@
+//! What somebody sees who has just cloned this: `rota dev`, and the commands beside it.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Running, json, rota, said, wait_for};
+
+#[test]
+fn within_seconds_jobs_fire_and_answer_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let dev = Running::start(at, "dev --listen 127.0.0.1:0");
+    dev.line_with(" ready in ");
+    let page = dev.line_with("page ");
+    assert!(page.contains("http://127.0.0.1:"), "{page}");
+    dev.line_with("shown once");
+    let worker = dev.line_with("worker ");
+    assert!(worker.contains("online: echo, fail, sleep"), "{worker}");
+    let hello = dev.line_with("hello");
+    assert!(hello.contains("success") && hello.contains("+00:00"), "{hello}");
+    dev.line_with("retry");
+
+    let flaky = wait_for(|| json(at, "runs --job flaky --limit 1")["items"][0].clone(), |run| run["is_ended"] == true);
+    assert_eq!((&flaky["state"], &flaky["tries"]), (&"success".into(), &2.into()), "{flaky}");
+    let story = said(at, &format!("why {}", flaky["run"].as_str().unwrap()), 0);
+    assert!(story.contains("SUCCESS") && story.contains("try 2"), "{story}");
+    let table = said(at, "runs --job livez", 0);
+    assert!(table.starts_with("RUN") && table.contains("server"), "{table}");
+    assert_eq!(dev.stop(), 0);
+}
+
+#[test]
+fn a_run_by_hand_ends_with_its_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let dev = Running::start(at, "dev --listen 127.0.0.1:0");
+    dev.line_with("worker ");
+
+    let world = said(at, "run hello --param world", 0);
+    assert!(world.contains("success") && world.contains("world"), "{world}");
+    let output = rota(at, "run hello --param printed");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "printed\n", "stdout is the run's own log");
+    said(at, "job edit flaky --param no-luck --retries 0", 0);
+    let failed = said(at, "run flaky", 1);
+    assert!(failed.contains("handler_failed") && failed.contains("no-luck"), "{failed}");
+
+    let run = json(at, "run hello --no-follow")["run"].as_str().unwrap().to_owned();
+    wait_for(|| json(at, &format!("logs {run}")), |windows| windows[0]["text"] == "hello\n");
+    assert_eq!(dev.stop(), 0);
+}
+
+#[test]
+fn mistakes_are_told_by_code_and_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    assert!(said(at, "runs --server http://127.0.0.1:9 --token abc", 3).contains("rota dev"));
+    assert!(said(at, "runs", 2).contains("ROTA_TOKEN"));
+    assert!(said(at, "rnus", 2).contains("runs"));
+
+    let dev = Running::start(at, "dev --listen 127.0.0.1:0");
+    dev.line_with("worker ");
+    let zone = said(at, "job add x --app demo --handler echo --cron @daily --timezone Asia/Shanghi", 2);
+    assert!(zone.contains("timezone") && zone.contains("Asia/Shanghai"), "{zone}");
+    let taken = said(at, "job add hello --app demo --handler echo", 1);
+    assert!(taken.contains("name_taken"), "{taken}");
+    assert!(said(at, "why r1 --json", 1).contains("run_unknown"));
+    assert!(said(at, "dev --fresh --listen 127.0.0.1:0", 2).contains("in use"));
+    assert!(said(at, "serve --data .rota/dev --listen 127.0.0.1:0", 1).contains("in use"));
+    assert_eq!(dev.stop(), 0);
+}
+
+#[test]
+fn a_playground_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let dev = Running::start(at, "dev --listen 127.0.0.1:0");
+    dev.line_with("worker ");
+    said(at, "job add mine --app demo --handler echo --param hi", 0);
+    let run = json(at, "run mine --no-follow")["run"].as_str().unwrap().to_owned();
+    wait_for(|| json(at, "runs --job mine")["items"][0]["state"].clone(), |state| state == "success");
+    dev.kill();
+
+    let dev = Running::start(at, "dev --listen 127.0.0.1:0");
+    dev.line_with("where the CLI finds it");
+    dev.line_with("worker ");
+    assert_eq!(json(at, "runs --job mine")["items"][0]["run"], run.as_str());
+    let url = json(at, "job show livez")["spec"]["http"]["get"].clone();
+    let server = std::fs::read_to_string(at.join(".rota/cli.toml")).unwrap();
+    let address = url.as_str().unwrap().strip_suffix("/livez").unwrap();
+    assert!(server.contains(address), "its own URL job follows its address: {url}");
+    assert_eq!(dev.stop(), 0);
+
+    let dev = Running::start(at, "dev --fresh --listen 127.0.0.1:0");
+    dev.line_with("worker ");
+    said(at, "job show mine", 1);
+    assert_eq!(dev.stop(), 0);
+}
+
+#[test]
+fn a_server_with_a_worker_of_its_own_needs_no_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let server = Running::start(at, "serve --data data --listen 127.0.0.1:0 --admin-token-file admin.token");
+    let line = server.line_with("listening on ");
+    let address = line.split("listening on ").nth(1).unwrap().to_owned();
+    let token = std::fs::read_to_string(at.join("admin.token")).unwrap();
+    let ask = format!("--server {address} --token {}", token.trim());
+
+    said(at, &format!("app add etl {ask}"), 0);
+    std::fs::write(at.join("etl.token"), rota(at, &format!("app token etl {ask}")).stdout).unwrap();
+    let mut worker = format!("worker --app etl --token-file etl.token --server {address} --name w1 --label disk=ssd");
+    worker.push_str(" --capacity 2 --allow-shell --journal journal");
+    let worker = Running::start(at, &worker);
+    worker.line_with("online");
+    said(at, &format!("job add count --app etl --handler shell --param seq --labels disk=ssd --shards 2 {ask}"), 0);
+    let failed = said(at, &format!("run count {ask}"), 1);
+    assert!(failed.contains("handler_failed"), "{failed}");
+    said(at, &format!("job edit count --param pwd {ask}"), 0);
+    said(at, &format!("run count {ask}"), 0);
+    let journal = std::fs::read_to_string(at.join("journal")).unwrap();
+    assert_eq!(journal.lines().filter(|line| line.starts_with("start ")).count(), 4, "{journal}");
+
+    assert_eq!(worker.stop(), 0);
+    let state = || json(at, &format!("workers {ask}"))["items"][0]["state"].clone();
+    wait_for(state, |state| state == "offline");
+    assert_eq!(server.stop(), 0);
+
+    let began = std::time::Instant::now();
+    let server = Running::start(at, "serve --data data --listen 127.0.0.1:0");
+    server.line_with("listening on ");
+    assert!(began.elapsed() < Duration::from_secs(30));
+    assert_eq!(server.stop(), 0);
+}

@@ -1,0 +1,286 @@
+//! Rows as columns.
+//!
+//! An update that makes a row longer splits its page, which was filled to the brim when it was
+//! appended. So what every run gets later has its width from the start: an instant that is not there
+//! yet is the bitwise complement of one that is (negative, and as wide), and states are kept with an
+//! offset that takes the one byte that all of them take.
+
+use std::sync::Arc;
+
+use rota_core::batch::{Attempt, AttemptState, Exception, Origin, Run, RunState};
+use rota_core::id::{AppId, AttemptId, Incarnation, JobId, RunId, Version, WorkerId};
+use rota_core::job::{Definition, JobState};
+use rota_core::time::UnixMs;
+use rota_core::why::Why;
+use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
+use rusqlite::types::Type;
+use rusqlite::{Row, ToSql};
+
+use crate::key::Key;
+
+/// The columns of `run_n`, in the order of [`run_params`] and [`run`].
+pub(crate) const RUN_COLUMNS: &str = "id, app, job, version, origin, slot, slot_last, slots, state, why, shards, at, \
+     ended_at, param, a_worker, a_incarnation, a_state, a_why, a_at, a_ended_at, a_released_at, a_message";
+
+/// The columns of `attempt_n`, in the order of [`attempt`].
+pub(crate) const ATTEMPT_COLUMNS: &str =
+    "run, shard, no, id, worker, incarnation, state, why, at, ended_at, released_at, message";
+
+/// The columns of a definition, in the order of [`definition`].
+pub(crate) const DEFINITION_COLUMNS: &str = "d.key, d.app, d.name, d.spec, d.state, d.at, d.by";
+
+/// The columns of a worker, in the order of [`worker`].
+pub(crate) const WORKER_COLUMNS: &str =
+    "id, app, name, incarnation, url, protocol, handlers, labels, capacity, secret, at, state";
+
+const STATE_OFFSET: u8 = 10;
+
+/// A state's number, one byte wide.
+pub(crate) fn run_state(state: RunState) -> u8 {
+    state.code() + STATE_OFFSET
+}
+
+/// An attempt's state's number, one byte wide.
+pub(crate) fn attempt_state(state: AttemptState) -> u8 {
+    state.code() + STATE_OFFSET
+}
+
+/// An instant that may not be there yet, as wide as `like`.
+pub(crate) fn instant(at: Option<UnixMs>, like: UnixMs) -> i64 {
+    at.map_or((!like.0).min(-1), |at| at.0.max(0))
+}
+
+/// An instant that an update brings, if it brings one.
+pub(crate) fn set_instant(at: Option<UnixMs>) -> Option<i64> {
+    at.map(|at| at.0.max(0))
+}
+
+/// A reason's word.
+pub(crate) fn why(why: Option<Why>) -> Option<&'static str> {
+    why.map(Why::word)
+}
+
+/// The key of a job's version: versions of a job lie together.
+pub(crate) fn definition_key(job: JobId, version: Version) -> i64 {
+    i64::from(job.0) << 32 | i64::from(version.0)
+}
+
+pub(crate) fn job_state(state: JobState) -> u8 {
+    match state {
+        JobState::Enabled => 0,
+        JobState::Paused => 1,
+        JobState::Finished => 2,
+        JobState::Deleted => 3,
+    }
+}
+
+pub(crate) fn worker_state(state: WorkerState) -> u8 {
+    match state {
+        WorkerState::Online => 0,
+        WorkerState::Draining => 1,
+        WorkerState::Unreachable => 2,
+        WorkerState::Offline => 3,
+    }
+}
+
+pub(crate) fn exception(exception: Exception) -> (u8, i64) {
+    match exception {
+        Exception::Covered(at) => (0, at.0),
+        Exception::Armed(at) => (1, at.0),
+    }
+}
+
+/// Calls `then` with the columns of a run and, if it is written with it, of its first attempt.
+pub(crate) fn run_params<T>(run: &Run, first: Option<&Attempt>, then: impl FnOnce(&[&dyn ToSql]) -> T) -> T {
+    let range_end = (run.slot_last != run.slot).then_some(run.slot_last.0);
+    then(&[
+        &run.id.0.cast_signed(),
+        &run.app.0,
+        &run.job.0,
+        &run.version.0,
+        &run.origin.code(),
+        &run.slot.0,
+        &range_end,
+        &run.slots.cast_signed(),
+        &run_state(run.state),
+        &why(run.why),
+        &run.shards,
+        &run.at.0,
+        &instant(run.ended_at, run.at),
+        &run.param.as_deref(),
+        &first.map(|attempt| attempt.worker.0),
+        &first.map(|attempt| attempt.incarnation.0.cast_signed()),
+        &first.map(|attempt| attempt_state(attempt.state)),
+        &first.and_then(|attempt| why(attempt.why)),
+        &first.filter(|attempt| attempt.at != run.at).map(|attempt| attempt.at.0),
+        &first.map(|attempt| instant(attempt.ended_at, attempt.at)),
+        &first.map(|attempt| instant(attempt.released_at, attempt.at)),
+        &first.and_then(|attempt| attempt.message.as_deref()),
+    ])
+}
+
+/// A value that the schema does not rule out and that cannot be.
+fn odd(row: &Row<'_>, column: usize, kind: Type) -> rusqlite::Error {
+    let name = row.as_ref().column_name(column).unwrap_or("?").to_owned();
+    rusqlite::Error::FromSqlConversionFailure(column, kind, format!("`{name}` has a value that cannot be").into())
+}
+
+fn read<T>(row: &Row<'_>, column: usize, known: impl FnOnce(u8) -> Option<T>) -> rusqlite::Result<T> {
+    known(row.get(column)?).ok_or_else(|| odd(row, column, Type::Integer))
+}
+
+fn read_word<T>(row: &Row<'_>, column: usize, known: impl FnOnce(&str) -> Option<T>) -> rusqlite::Result<Option<T>> {
+    match row.get_ref(column)?.as_str_or_null()? {
+        None => Ok(None),
+        Some(word) => known(word).map(Some).ok_or_else(|| odd(row, column, Type::Text)),
+    }
+}
+
+fn read_u64(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get(column).map(i64::cast_unsigned)
+}
+
+fn read_ms(row: &Row<'_>, column: usize) -> rusqlite::Result<UnixMs> {
+    row.get(column).map(UnixMs)
+}
+
+fn read_instant(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<UnixMs>> {
+    row.get(column).map(|at: i64| (at >= 0).then_some(UnixMs(at)))
+}
+
+fn read_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Arc<str>>> {
+    row.get(column)
+}
+
+fn read_run_state(row: &Row<'_>, column: usize) -> rusqlite::Result<RunState> {
+    read(row, column, |code| RunState::from_code(code.checked_sub(STATE_OFFSET)?))
+}
+
+fn read_attempt_state(row: &Row<'_>, column: usize) -> rusqlite::Result<AttemptState> {
+    read(row, column, |code| AttemptState::from_code(code.checked_sub(STATE_OFFSET)?))
+}
+
+/// A row of [`RUN_COLUMNS`].
+pub(crate) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
+    let slot = read_ms(row, 5)?;
+    Ok(Run {
+        id: RunId(read_u64(row, 0)?),
+        app: AppId(row.get(1)?),
+        job: JobId(row.get(2)?),
+        version: Version(row.get(3)?),
+        origin: read(row, 4, Origin::from_code)?,
+        slot,
+        slot_last: row.get::<_, Option<i64>>(6)?.map_or(slot, UnixMs),
+        slots: read_u64(row, 7)?,
+        state: read_run_state(row, 8)?,
+        why: read_word(row, 9, Why::parse)?,
+        shards: row.get(10)?,
+        at: read_ms(row, 11)?,
+        ended_at: read_instant(row, 12)?,
+        param: read_text(row, 13)?,
+    })
+}
+
+/// The first attempt in a row of [`RUN_COLUMNS`], if there was one.
+pub(crate) fn first_attempt(row: &Row<'_>) -> rusqlite::Result<Option<Attempt>> {
+    if row.get_ref(16)? == rusqlite::types::ValueRef::Null {
+        return Ok(None);
+    }
+    let run = RunId(read_u64(row, 0)?);
+    Ok(Some(Attempt {
+        id: run.first_attempt(),
+        run,
+        shard: 0,
+        no: 1,
+        worker: WorkerId(row.get(14)?),
+        incarnation: Incarnation(read_u64(row, 15)?),
+        state: read_attempt_state(row, 16)?,
+        why: read_word(row, 17, Why::parse)?,
+        at: row.get::<_, Option<i64>>(18)?.map_or(read_ms(row, 11)?, UnixMs),
+        ended_at: read_instant(row, 19)?,
+        released_at: read_instant(row, 20)?,
+        message: read_text(row, 21)?,
+    }))
+}
+
+/// A row of [`ATTEMPT_COLUMNS`].
+pub(crate) fn attempt(row: &Row<'_>) -> rusqlite::Result<Attempt> {
+    Ok(Attempt {
+        run: RunId(read_u64(row, 0)?),
+        shard: row.get(1)?,
+        no: row.get(2)?,
+        id: AttemptId(read_u64(row, 3)?),
+        worker: WorkerId(row.get(4)?),
+        incarnation: Incarnation(read_u64(row, 5)?),
+        state: read_attempt_state(row, 6)?,
+        why: read_word(row, 7, Why::parse)?,
+        at: read_ms(row, 8)?,
+        ended_at: read_instant(row, 9)?,
+        released_at: read_instant(row, 10)?,
+        message: read_text(row, 11)?,
+    })
+}
+
+/// A row of [`DEFINITION_COLUMNS`].
+pub(crate) fn definition(row: &Row<'_>) -> rusqlite::Result<Definition> {
+    let key = read_u64(row, 0)?;
+    let number = |bits: u64| u32::try_from(bits).map_err(|_| odd(row, 0, Type::Integer));
+    let spec = serde_json::from_str(row.get_ref(3)?.as_str()?);
+    Ok(Definition {
+        id: JobId(number(key >> 32)?),
+        version: Version(number(key & 0xffff_ffff)?),
+        app: AppId(row.get(1)?),
+        name: row.get(2)?,
+        spec: spec.map_err(|e| rusqlite::Error::FromSqlConversionFailure(3, Type::Text, Box::new(e)))?,
+        state: read_job_state(row, 4)?,
+        at: read_ms(row, 5)?,
+        by: row.get(6)?,
+    })
+}
+
+fn read_job_state(row: &Row<'_>, column: usize) -> rusqlite::Result<JobState> {
+    let all = [JobState::Enabled, JobState::Paused, JobState::Finished, JobState::Deleted];
+    read(row, column, |code| all.into_iter().find(|state| job_state(*state) == code))
+}
+
+/// What a worker's secret is sealed for: this start of this worker.
+pub(crate) fn secret_context(worker: WorkerId, incarnation: Incarnation) -> String {
+    format!("worker {worker} incarnation {incarnation}")
+}
+
+/// A row of [`WORKER_COLUMNS`].
+pub(crate) fn worker(row: &Row<'_>, key: &Key) -> rusqlite::Result<(Registration, WorkerState)> {
+    let json = |column, e: serde_json::Error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(e));
+    let (id, incarnation) = (WorkerId(row.get(0)?), Incarnation(read_u64(row, 3)?));
+    let secret = key.unseal(row.get_ref(9)?.as_blob()?, &secret_context(id, incarnation));
+    let registration = Registration {
+        id,
+        app: AppId(row.get(1)?),
+        name: row.get(2)?,
+        incarnation,
+        url: row.get(4)?,
+        protocol: read_word(row, 5, protocol)?.ok_or_else(|| odd(row, 5, Type::Null))?,
+        handlers: serde_json::from_str(row.get_ref(6)?.as_str()?).map_err(|e| json(6, e))?,
+        labels: serde_json::from_str(row.get_ref(7)?.as_str()?).map_err(|e| json(7, e))?,
+        capacity: row.get(8)?,
+        secret: Secret(secret.ok_or_else(|| odd(row, 9, Type::Blob))?),
+        at: read_ms(row, 10)?,
+    };
+    let all = [WorkerState::Online, WorkerState::Draining, WorkerState::Unreachable, WorkerState::Offline];
+    let state = read(row, 11, |code| all.into_iter().find(|state| worker_state(*state) == code))?;
+    Ok((registration, state))
+}
+
+fn protocol(word: &str) -> Option<Protocol> {
+    [Protocol::Http, Protocol::Url].into_iter().find(|protocol| protocol.word() == word)
+}
+
+/// A row of (kind, at), from `column` on.
+pub(crate) fn read_exception(row: &Row<'_>, column: usize) -> rusqlite::Result<Exception> {
+    let at = read_ms(row, column + 1)?;
+    read(row, column, |kind| match kind {
+        0 => Some(Exception::Covered(at)),
+        1 => Some(Exception::Armed(at)),
+        _ => None,
+    })
+}

@@ -1,0 +1,146 @@
+//! A store written under an older schema opens with everything that was in it.
+//!
+//! Each fixture is the dump of a database (`sqlite3 rota.db .dump`) that [`write`] filled under that
+//! schema, and the key beside it in hexadecimal. A new schema adds one; none is ever changed.
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::path::Path;
+
+use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Origin, Row, Run, RunState};
+use rota_core::id::{AttemptId, Epoch, Incarnation, PartitionId, RunId, Seq, Version, WorkerId};
+use rota_core::job::{Definition, JobState, Spec, Target, When};
+use rota_core::time::UnixMs;
+use rota_core::why::Why;
+use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
+use rota_port::memory::MemoryStore;
+use rota_port::query::{Query, RunFilter};
+use rota_port::store::{Reservation, Reserved, Scope, Store, Token};
+use rusqlite::Connection;
+
+const T: UnixMs = UnixMs(1_800_000_000_000);
+
+/// A bit of everything.
+fn write(store: &mut dyn Store) {
+    let app = Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: Some(9) };
+    let Reserved::App(app) = store.reserve(&app).unwrap() else { panic!("an app is always given") };
+    let name = Reservation::JobName { app: app.id, name: "settle".to_owned(), at: T };
+    let Reserved::Job(job) = store.reserve(&name).unwrap() else { panic!("the name is new") };
+    let name = Reservation::WorkerName { app: app.id, name: "w1".to_owned() };
+    let Reserved::Worker(worker) = store.reserve(&name).unwrap() else { panic!("the app exists") };
+    let token = Token { hash: [3; 32], scope: Scope::Worker(app.id), at: T };
+    assert_eq!(store.reserve(&Reservation::Token(token)), Ok(Reserved::Done));
+    let first = store.reserve_ids(1_000, 100).unwrap();
+    let loaded = store.claim(&[PartitionId(0)]).unwrap().remove(0);
+    let definition = Definition {
+        id: job,
+        version: Version(1),
+        app: app.id,
+        name: "settle".to_owned(),
+        spec: Spec::new(
+            When::Cron("0 2 * * *".to_owned()),
+            Target::Handler { name: "settle".to_owned(), param: "date".to_owned() },
+        ),
+        state: JobState::Enabled,
+        at: T,
+        by: "someone".to_owned(),
+    };
+    let registration = Registration {
+        id: worker,
+        app: app.id,
+        name: "w1".to_owned(),
+        incarnation: Incarnation(77),
+        url: "http://10.0.0.1:9000".to_owned(),
+        protocol: Protocol::Http,
+        handlers: vec!["settle".to_owned()],
+        labels: [("disk".to_owned(), "ssd".to_owned())].into(),
+        capacity: 4,
+        secret: Secret("a secret".to_owned()),
+        at: T,
+    };
+    let run = |n: u64, state: RunState, why| Run {
+        id: RunId(first + n),
+        app: app.id,
+        job,
+        version: Version(1),
+        origin: Origin::Schedule,
+        slot: T.plus_ms(n.cast_signed()),
+        slot_last: T.plus_ms(n.cast_signed() * 2),
+        slots: n + 1,
+        state,
+        why,
+        shards: 2,
+        at: T,
+        ended_at: state.is_terminal().then_some(T.plus_ms(50)),
+        param: None,
+    };
+    let attempt = |run: &Run, shard: u32, no: u32, id: u64| Attempt {
+        id: AttemptId(id),
+        run: run.id,
+        shard,
+        no,
+        worker,
+        incarnation: Incarnation(77),
+        state: AttemptState::Failed,
+        why: Some(Why::HandlerFailed),
+        at: T,
+        ended_at: Some(T.plus_ms(40)),
+        released_at: None,
+        message: Some("period \"closed\"".into()),
+    };
+    let open = run(1, RunState::Running, None);
+    let rows = vec![
+        Row::Definition(Box::new(definition.clone())),
+        Row::Worker { worker: registration.into(), state: WorkerState::Online },
+        Row::Run(Box::new(open.clone())),
+        Row::Attempt(Box::new(attempt(&open, 0, 1, open.id.0))),
+        Row::Attempt(Box::new(attempt(&open, 0, 2, first + 20))),
+        Row::Attempt(Box::new(attempt(&open, 1, 1, first + 21))),
+        Row::Definition(Box::new(Definition { version: Version(2), ..definition })),
+        Row::JobState { job, state: JobState::Paused, at: T, by: "someone".into() },
+        Row::Exception { job, exception: Some(Exception::Covered(T)) },
+        Row::Listed { run: open.id, is_open: true },
+        Row::Run(Box::new(run(2, RunState::Skipped, Some(Why::Misfire)))),
+        Row::Run(Box::new(run(3, RunState::Success, None))),
+    ];
+    let (epoch, seq) = (loaded.epoch, Seq(loaded.seq.0 + 1));
+    let batch = Batch { partition: PartitionId(0), epoch, seq, at: T.plus_ms(60), mark: T, floor: first + 2, rows };
+    store.commit(&[batch]).unwrap();
+    let request = Reservation::Request { job, request_id: "r-1".to_owned(), body_hash: [9; 32], at: T };
+    assert_eq!(store.reserve(&request), Ok(Reserved::New));
+}
+
+fn restore(fixture: &str, key: &str, dir: &Path) {
+    Connection::open(dir.join("rota.db")).unwrap().execute_batch(fixture).unwrap();
+    let bytes = key.trim().as_bytes().chunks(2);
+    let key: Vec<u8> = bytes.map(|hex| u8::from_str_radix(std::str::from_utf8(hex).unwrap(), 16).unwrap()).collect();
+    std::fs::write(dir.join("rota.key"), key).unwrap();
+}
+
+#[test]
+fn a_store_of_schema_1_opens_with_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    restore(include_str!("fixtures/v1.sql"), include_str!("fixtures/v1.key.hex"), dir.path());
+    let (mut store, query) = rota_store::open(dir.path(), 2).unwrap();
+    let mut model = MemoryStore::new(2);
+    write(&mut model);
+    let partitions = [PartitionId(0), PartitionId(1)];
+    let loaded = store.claim(&partitions).unwrap();
+    assert_eq!(loaded, model.claim(&partitions).unwrap());
+    assert_eq!((loaded[0].epoch, loaded[0].jobs.len(), loaded[0].open.len()), (Epoch(2), 1, 1));
+    let all = RunFilter { limit: 10, ..RunFilter::default() };
+    assert_eq!(query.runs(&all), Query::runs(&model, &all));
+    assert_eq!(query.runs(&all).unwrap().len(), 3);
+    assert_eq!(query.tokens(), model.tokens());
+    let job = loaded[0].jobs[0].id;
+    let of_job = RunFilter { job: Some(job), ..all };
+    assert_eq!(query.runs(&of_job), Query::runs(&model, &of_job));
+    assert_eq!(query.worker(WorkerId(1)), Query::worker(&model, WorkerId(1)));
+    for what in [
+        Reservation::Request { job, request_id: "r-1".to_owned(), body_hash: [9; 32], at: T },
+        Reservation::JobName { app: loaded[0].apps[0].id, name: "settle".to_owned(), at: T },
+        Reservation::JobName { app: loaded[0].apps[0].id, name: "next".to_owned(), at: T },
+    ] {
+        assert_eq!(store.reserve(&what), model.reserve(&what));
+    }
+    assert_eq!(store.reserve_ids(0, 10), model.reserve_ids(0, 10));
+}

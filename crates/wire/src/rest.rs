@@ -1,0 +1,50 @@
+//! Bodies of the REST API under `/api/v1`.
+//!
+//! | call | takes | answers |
+//! |---|---|---|
+//! | `GET /apps` | | [`Page`] of [`App`] |
+//! | `PUT /apps/{name}` | [`AppPut`] | [`App`] |
+//! | `POST /apps/{name}/token` | [`TokenAsk`] | [`TokenMade`] |
+//! | `GET /jobs?app=&after=&limit=` | | [`Page`] of [`Job`] |
+//! | `POST /jobs` | [`JobSpec`] | 201, [`JobSaved`] |
+//! | `GET /jobs/{job}`, `GET /jobs/{job}/versions/{n}` | | [`Job`] |
+//! | `PUT /jobs/{job}?version=` | [`JobSpec`] | [`JobSaved`] |
+//! | `DELETE /jobs/{job}`, `POST /jobs/{job}/pause`, `/resume` | | [`JobNow`] |
+//! | `POST /jobs/{job}/trigger` | [`Trigger`] | 201 or, for a repeated `request_id`, 200, [`Triggered`] |
+//! | `GET /runs?job=&app=&state=&since=&before=&limit=` | | [`Page`] of [`Run`] |
+//! | `GET /runs/{run}` | | [`RunDetail`] |
+//! | `GET /runs/{run}/why` | | [`Story`] |
+//! | `GET /runs/{run}/logs?shard=&attempt=&from=&bytes=` | | [`LogWindow`] |
+//! | `POST /runs/{run}/kill` | | [`Killed`] |
+//! | `GET /workers?app=` | | [`Page`] of [`Worker`] |
+//! | `GET /server` | | [`Server`] |
+//! | `GET /live` | | [`Live`] |
+//! | `POST /server/confirm-clock` | | [`Server`] |
+//!
+//! Every call takes `?namespace=`, `default` if absent. `{job}` is a name or an id. `{run}` is what was printed
+//! (`r…`), or a suffix of it that names one recent run, or `id:` and the decimal number.
+//!
+//! Times are RFC 3339 with an offset. Durations in a job's specification are text with a unit: `500ms`, `30s`, `5m`,
+//! `2h`, `1d`; elsewhere they are milliseconds, and say so in their name. Refusals are [`crate::error::Error`].
+
+mod app;
+mod job;
+mod run;
+mod server;
+
+pub use app::{App, AppPut, TokenAsk, TokenMade};
+pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Retry, Route, Shards, Timeout, Trigger, Triggered};
+pub use run::{Attempt, Killed, LogWindow, Run, RunDetail, Story, StoryLine};
+pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};
+
+use serde::{Deserialize, Serialize};
+
+/// A part of a list.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Page<T> {
+    /// The part.
+    pub items: Vec<T>,
+    /// What to give as `after` (jobs) or `before` (runs) to read on; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}

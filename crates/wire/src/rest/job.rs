@@ -1,0 +1,222 @@
+//! Jobs as users write them, and what is said about them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::worker::default_namespace;
+
+/// A job as a user writes it, in the job file, on the command line and here.
+///
+/// Exactly one of `cron`, `every`, `delay` and `at`, or none for a job that only runs when asked to;
+/// and exactly one of `handler` and `http`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// Unique among the living jobs of its namespace.
+    pub name: String,
+    /// Tenant boundary.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// Its app, which never changes. Needed with `handler`; with `http` absent means `@url`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    /// A cron expression: five fields are Unix, six or seven Quartz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
+    /// A duration, counted from the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<String>,
+    /// A duration, from the end of a run to the start of the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<String>,
+    /// One instant, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// IANA name or fixed offset; `UTC` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    /// The handler that a worker of the app runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handler: Option<String>,
+    /// What the handler is given, as it is; at most 1 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param: Option<String>,
+    /// The request that a run makes; its response is the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
+    /// How a worker is chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<Route>,
+    /// `allow` (if absent) or `skip`: what happens while an earlier run holds its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<String>,
+    /// What happens after a failure; nothing if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// How long things may take; unlimited if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Timeout>,
+    /// Into how many shards a run is split; one if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<Shards>,
+    /// `at_least_once` or `at_most_once`; absent: what the protocol of the target can promise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<String>,
+    /// Whether it is paused; absent: not for a new job, as it is for an edited one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+/// A request: exactly one method with its absolute URL.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    /// URL to `GET`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub get: Option<String>,
+    /// URL to `POST` to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post: Option<String>,
+    /// URL to `PUT` to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub put: Option<String>,
+    /// URL to `PATCH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<String>,
+    /// URL to `DELETE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete: Option<String>,
+    /// Extra headers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The request's body; at most 1 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+}
+
+/// How a worker is chosen.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// `LEAST_INFLIGHT` or `APP_ROUND_ROBIN`; absent: what Rota thinks best.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
+    /// A label selector: `disk=ssd, zone in (a|b), !gpu`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<String>,
+}
+
+/// Retries after a failure, a time-out or a loss.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// How many, beyond the first attempt.
+    pub max: u32,
+    /// A duration, from the end of an attempt to the next; none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<String>,
+}
+
+/// How long things may take.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timeout {
+    /// A duration, from the slot to its first dispatch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
+    /// A duration, from an attempt's dispatch to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<String>,
+}
+
+/// Into how many shards a run is split.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shards {
+    /// From 1 to 1,000.
+    pub count: u32,
+}
+
+/// A stored version of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// Its id, for ever.
+    pub id: u32,
+    /// The version that this is.
+    pub version: u32,
+    /// `enabled`, `paused`, `finished` or `deleted`.
+    pub state: String,
+    /// What the user wrote; put it back to change the job.
+    pub spec: JobSpec,
+    /// The schedule in words.
+    pub schedule: String,
+    /// The next three slots, if it is enabled.
+    pub next_slots: Vec<String>,
+    /// When this version took effect.
+    pub at: String,
+    /// Who made it.
+    pub by: String,
+}
+
+/// A job was made or changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JobSaved {
+    /// Its id, for ever.
+    pub id: u32,
+    /// The version that is in force now.
+    pub version: u32,
+    /// Its name.
+    pub name: String,
+    /// Its app.
+    pub app: String,
+    /// `enabled`, `paused` or `finished`.
+    pub state: String,
+    /// The schedule in words.
+    pub schedule: String,
+    /// Its next slot, as the scheduler has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Its next three slots; only one for jobs whose later slots depend on their runs.
+    pub next_slots: Vec<String>,
+}
+
+/// A job was paused, resumed or deleted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JobNow {
+    /// Its id.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// The state that it has now.
+    pub state: String,
+    /// Its next slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Runs a job now.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trigger {
+    /// In place of the job's parameter (or body, for a URL job).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param: Option<String>,
+    /// Unique per job for seven days: the same id with the same body is answered with the same run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// `api` (if absent) or `manual`, for a person at a keyboard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+}
+
+/// The run that a trigger made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Triggered {
+    /// As it is printed: `r…`.
+    pub run: String,
+    /// As a number.
+    pub id: u64,
+    /// Whether an earlier request with this `request_id` made it.
+    pub is_repeated: bool,
+}

@@ -1,0 +1,92 @@
+//! Invariant 8: what is acknowledged is durable, results above all.
+
+use rota_core::batch::{AttemptState, Run};
+use rota_core::id::{Incarnation, JobId, RunId, WorkerId};
+use rota_core::job::JobState;
+use rota_core::partition::{Answer, Outcome, Report};
+use rota_core::why::Why;
+
+use super::{Rule, Verdict};
+use crate::store::{Part, RunRow};
+
+/// What was asked.
+#[derive(Clone, Debug)]
+pub enum Asked {
+    /// To define a job.
+    Define(JobId),
+    /// To set a job's state.
+    State(JobId, JobState),
+    /// To run a job.
+    Trigger(JobId),
+    /// To kill a run.
+    Kill(RunId),
+    /// To register.
+    Register(WorkerId, Incarnation),
+    /// To take results.
+    Results(Vec<Report>),
+    /// To hear a beat, a drain, a farewell.
+    Worker,
+}
+
+/// Checks an answer against the rows, at the moment that it leaves the machine.
+pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
+    let broken = |text: String| Err(Rule::Acknowledged.broken(text));
+    match (asked, answer) {
+        (_, Answer::Refused(_)) | (Asked::Worker, _) => Ok(()),
+        (Asked::Define(_), Answer::Defined { job, version, .. }) => {
+            let is_durable = part.jobs.get(job).is_some_and(|j| j.versions.contains_key(version));
+            if is_durable { Ok(()) } else { broken(format!("version {version} of job {job} is acknowledged, and not durable")) }
+        }
+        (Asked::State(job, wanted), Answer::StateSet { state, .. }) => {
+            let is_terminal = matches!(wanted, JobState::Deleted);
+            let stored = part.jobs.get(job).map(|j| j.current.state);
+            if is_terminal && (stored != Some(JobState::Deleted) || *state != JobState::Deleted) {
+                return broken(format!("job {job} is said to be {state:?}, and is {stored:?}"));
+            }
+            Ok(())
+        }
+        (Asked::Trigger(job), Answer::Triggered(run)) => {
+            let is_durable = part.runs.get(run).is_some_and(|row| row.run.job == *job);
+            if is_durable { Ok(()) } else { broken(format!("{run} is acknowledged, and not durable")) }
+        }
+        (Asked::Kill(run), Answer::Killing) => {
+            let is_dying = part.runs.get(run).is_some_and(is_dying);
+            if is_dying { Ok(()) } else { broken(format!("the kill of {run} is acknowledged, and not durable")) }
+        }
+        (Asked::Register(worker, incarnation), Answer::Registered(_)) => {
+            let is_durable = part.registered.contains(&(*worker, *incarnation));
+            if is_durable { Ok(()) } else { broken(format!("{incarnation:?} of worker {worker} is acknowledged, and not durable")) }
+        }
+        (Asked::Results(reports), Answer::Acknowledged(attempts)) => {
+            reports.iter().filter(|r| attempts.contains(&r.attempt)).try_for_each(|report| result(part, report))
+        }
+        (asked, answer) => broken(format!("{asked:?} is answered with {answer:?}")),
+    }
+}
+
+/// Whether a run is killed, or will be once its attempts have stopped.
+fn is_dying(row: &RunRow) -> bool {
+    row.run.state.is_terminal() || row.run.why == Some(Why::KilledByUser) || row.attempts.iter().any(|a| a.state == AttemptState::Stopping)
+}
+
+/// A result is durable if its attempt is terminal and released; a success also settles its shard, if that was open.
+fn result(part: &Part, report: &Report) -> Verdict {
+    let broken = |text: String| Err(Rule::Acknowledged.broken(format!("the result of attempt {}: {text}", report.attempt)));
+    let Some(row) = part.runs.get(&report.run) else { return Ok(()) };
+    let Some(attempt) = row.attempt(report.attempt) else { return broken("it has no row".to_owned()) };
+    if !attempt.state.is_terminal() || attempt.released_at.is_none() {
+        return broken(format!("is acknowledged, and the row is {} {:?}", attempt.state.word(), attempt.released_at));
+    }
+    if report.outcome == Outcome::Success && !is_settled(row, &row.run, report) {
+        return broken("is a success, is acknowledged, and its shard goes on".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether a success is honoured: the run has ended, is killed, or nothing follows in the shard.
+fn is_settled(row: &RunRow, run: &Run, report: &Report) -> bool {
+    let is_open = |a: &rota_core::batch::Attempt| {
+        a.shard == report.shard && a.no > report.no && !a.state.is_terminal() && a.state != AttemptState::Stopping
+    };
+    run.state.is_terminal() || !row.attempts.iter().any(is_open)
+}

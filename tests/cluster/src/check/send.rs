@@ -1,0 +1,33 @@
+//! Invariant 2: what is sent is committed, lives, and is sent in a term that its sender believes in.
+
+use rota_core::batch::AttemptState;
+use rota_core::id::Epoch;
+use rota_core::partition::Dispatch;
+
+use super::{Rule, Verdict};
+use crate::store::Part;
+
+/// A machine, or a lane that is about to write its first byte, sends. `term` is the sender's term of
+/// the partition, as far as it knows.
+pub fn sent(part: &Part, dispatch: &Dispatch, term: Option<Epoch>) -> Verdict {
+    let (run, id) = (dispatch.run, dispatch.attempt);
+    let broken = |text: String| Err(Rule::SendRests.broken(format!("attempt {id} of {run} is sent, and {text}")));
+    if term != Some(dispatch.epoch) {
+        return broken(format!("its sender knows that term {} is over", dispatch.epoch));
+    }
+    let Some(attempt) = part.runs.get(&run).and_then(|row| row.attempt(id)) else {
+        return broken("is not durable".to_owned());
+    };
+    if (attempt.shard, attempt.no) != (dispatch.shard, dispatch.no) {
+        return broken(format!("says shard {} no {}, the row {} {}", dispatch.shard, dispatch.no, attempt.shard, attempt.no));
+    }
+    let incarnation = dispatch.worker.as_ref().map_or(attempt.incarnation, |w| w.incarnation);
+    if incarnation != attempt.incarnation {
+        return broken("is addressed to another incarnation than its row".to_owned());
+    }
+    let is_current = dispatch.epoch == part.epoch;
+    if is_current && !matches!(attempt.state, AttemptState::Dispatched | AttemptState::InDoubt | AttemptState::Running | AttemptState::Lost) {
+        return broken(format!("is {} already", attempt.state.word()));
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Operators: they create, edit, pause, resume, delete, trigger and kill at random moments, and read from the store.
+
+use std::sync::Arc;
+
+use rota_core::batch::{Origin, RunState};
+use rota_core::id::{AppId, JobId, PartitionId, RunId, Version};
+use rota_core::job::{Definition, Delivery, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout, When};
+use rota_core::partition::{Input, ReplyTo};
+use rota_core::time::UnixMs;
+
+use crate::check::reply::Asked;
+use crate::clock::{WALL_ZERO_MS, ms};
+use crate::rng::Rng;
+use crate::world::{Event, Phase, Request, URL_APP, World, partition_of};
+
+impl World {
+    /// The jobs that exist from the start.
+    pub(crate) fn make_jobs(&mut self) {
+        for _ in 0..self.scenario.jobs {
+            let wait = self.dice.operator.between(10_000, 3_000_000);
+            self.create_after(wait);
+        }
+    }
+
+    fn create_after(&mut self, wait: u64) {
+        self.job_last.0 += 1;
+        let id = self.job_last;
+        let rng = &mut self.dice.operator;
+        let app = 1 + rng.below(u64::from(URL_APP)) as u32;
+        let now_ms = WALL_ZERO_MS + (self.now / 1_000) as i64;
+        let spec = spec(rng, app, now_ms);
+        let state = if rng.chance(100_000) { JobState::Paused } else { JobState::Enabled };
+        let definition = Definition {
+            id,
+            version: Version(1),
+            app: AppId(app),
+            name: format!("job-{}", id.0 - JobId::FIRST.0),
+            spec,
+            state,
+            at: UnixMs(0),
+            by: "ann".to_owned(),
+        };
+        let input = Input::Define { definition: Box::new(definition), expected: None, reply: ReplyTo(0) };
+        self.request_after(wait, partition_of(app), input, Asked::Define(id));
+    }
+
+    fn request_after(&mut self, wait: u64, partition: PartitionId, input: Input, asked: Asked) {
+        let owner = self.owners[usize::from(partition.0)];
+        let is_wrong = self.phase == Phase::Chaos && self.dice.operator.chance(self.scenario.wrong_server_ppm / 4);
+        let server = if is_wrong { 1 - owner } else { owner };
+        let request = Box::new(Request::Operator(input, asked));
+        self.at(wait, Event::Arrive { server, partition, request });
+    }
+
+    /// An operator does something.
+    pub(crate) fn operate(&mut self) {
+        if self.phase != Phase::Chaos {
+            return;
+        }
+        let wait = self.dice.operator.wait(self.scenario.operator_us);
+        self.at(wait, Event::Operate);
+        let what = self.dice.operator.below(100);
+        match what {
+            0..8 => self.create_after(1_000),
+            8..23 => self.edit(),
+            23..38 => self.change_state(JobState::Paused),
+            38..60 => self.change_state(JobState::Enabled),
+            60..65 => self.change_state(JobState::Deleted),
+            65..85 => self.trigger(),
+            _ => self.kill(),
+        }
+    }
+
+    /// A living job, any of them.
+    fn some_job(&mut self) -> Option<(PartitionId, Definition)> {
+        let living = |(partition, part): (PartitionId, &crate::store::Part)| {
+            let jobs = part.jobs.values().filter(|j| j.current.state != JobState::Deleted);
+            jobs.map(move |j| (partition, j.current.id)).collect::<Vec<_>>()
+        };
+        let all: Vec<(PartitionId, JobId)> = self.store.parts().flat_map(living).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let (partition, id) = *self.dice.operator.pick(&all);
+        Some((partition, self.store.part(partition).jobs[&id].current.clone()))
+    }
+
+    fn edit(&mut self) {
+        let Some((partition, mut definition)) = self.some_job() else { return };
+        let now_ms = WALL_ZERO_MS + (self.now / 1_000) as i64;
+        let rng = &mut self.dice.operator;
+        let fresh = spec(rng, definition.app.0, now_ms);
+        match rng.below(4) {
+            0 => definition.spec.schedule = fresh.schedule,
+            1 => definition.spec.overlap = fresh.overlap,
+            2 => definition.spec.shards = fresh.shards,
+            _ => definition.spec = fresh,
+        }
+        let stale = rng.chance(100_000);
+        let expected = Some(if stale { Version(definition.version.0 + 7) } else { definition.version });
+        let id = definition.id;
+        let input = Input::Define { definition: Box::new(definition), expected, reply: ReplyTo(0) };
+        self.request_after(500, partition, input, Asked::Define(id));
+    }
+
+    fn change_state(&mut self, state: JobState) {
+        let Some((partition, definition)) = self.some_job() else { return };
+        let job = definition.id;
+        let input = Input::SetState { job, state, by: Arc::from("bob"), reply: ReplyTo(0) };
+        self.request_after(500, partition, input, Asked::State(job, state));
+    }
+
+    fn trigger(&mut self) {
+        let Some((partition, definition)) = self.some_job() else { return };
+        let job = definition.id;
+        let origin = *self.dice.operator.pick(&[Origin::Manual, Origin::Api]);
+        let input = Input::Trigger { job, param: None, origin, reply: ReplyTo(0) };
+        self.request_after(500, partition, input, Asked::Trigger(job));
+    }
+
+    fn kill(&mut self) {
+        let open: Vec<(PartitionId, RunId)> =
+            self.store.parts().flat_map(|(p, part)| part.unclosed_all.iter().map(move |run| (p, *run))).collect();
+        if open.is_empty() {
+            return;
+        }
+        let (partition, run) = *self.dice.operator.pick(&open);
+        self.request_after(500, partition, Input::Kill { run, reply: ReplyTo(0) }, Asked::Kill(run));
+    }
+
+    /// Pauses whatever is enabled, and looks again soon.
+    pub(crate) fn pause_all(&mut self) {
+        let mut is_done = true;
+        for partition in 0..crate::scenario::PARTITIONS {
+            let partition = PartitionId(partition);
+            let enabled = |j: &&crate::store::JobRow| j.current.state == JobState::Enabled;
+            let jobs: Vec<JobId> =
+                self.store.part(partition).jobs.values().filter(enabled).map(|j| j.current.id).collect();
+            for job in jobs {
+                is_done = false;
+                let input = Input::SetState { job, state: JobState::Paused, by: Arc::from("eve"), reply: ReplyTo(0) };
+                self.request_after(500, partition, input, Asked::State(job, JobState::Paused));
+            }
+        }
+        if is_done {
+            self.at(ms(1_000), Event::Look);
+        } else {
+            self.at(ms(2_000), Event::Pause);
+        }
+    }
+
+    /// Whether a run counts as waiting where everybody can see it: it waits for a worker that there is none of.
+    pub(crate) fn waits_visibly(&self, partition: PartitionId, run: RunId) -> bool {
+        let part = self.store.part(partition);
+        let row = &part.runs[&run];
+        let definition = &part.jobs[&row.run.job].versions[&row.run.version];
+        matches!(row.run.state, RunState::Pending | RunState::Dispatched | RunState::Running)
+            && definition.spec.route.labels == "disk=tape"
+            && row.attempts.iter().all(crate::store::is_released)
+    }
+}
+
+fn schedule(rng: &mut Rng, now_ms: i64) -> When {
+    match rng.below(12) {
+        0..3 => When::Cron("* * * * *".to_owned()),
+        3 => When::Cron("*/2 * * * *".to_owned()),
+        4..7 => When::EveryMs(1_000 * rng.between(2, 30)),
+        7..9 => When::DelayMs(1_000 * rng.between(1, 15)),
+        9 => When::OnceMs(now_ms + rng.around(30_000)),
+        10 => When::OnceMs(now_ms + rng.between(1, 60_000) as i64),
+        _ => When::Manual,
+    }
+}
+
+fn spec(rng: &mut Rng, app: u32, now_ms: i64) -> Spec {
+    let target = if app == URL_APP {
+        let method = (*rng.pick(&["GET", "POST"])).to_owned();
+        let url = (*rng.pick(&["http://a.example/x", "http://b.example/y"])).to_owned();
+        Target::Url { method, url, headers: std::collections::BTreeMap::new(), body: String::new() }
+    } else {
+        Target::Handler { name: "work".to_owned(), param: String::new() }
+    };
+    let mut spec = Spec::new(schedule(rng, now_ms), target);
+    spec.zone = (*rng.pick(&["UTC", "Asia/Shanghai", "+05:30"])).to_owned();
+    let labels = *rng.pick(&["", "", "", "", "disk=ssd", "disk=hdd", "disk=tape"]);
+    // Few jobs ask for what no worker has: what waits visibly must be the exception.
+    let labels = if labels == "disk=tape" && rng.chance(700_000) { "" } else { labels };
+    let labels = if labels == "disk=hdd" { "disk!=tape" } else { labels };
+    let strategy = *rng.pick(&[Strategy::Default, Strategy::LeastInflight, Strategy::AppRoundRobin]);
+    spec.route = Route { strategy, labels: if app == URL_APP { String::new() } else { labels.to_owned() } };
+    spec.overlap = *rng.pick(&[Overlap::Allow, Overlap::Skip]);
+    spec.retry = Retry { max: *rng.pick(&[0, 0, 1, 3]), delay_ms: *rng.pick(&[0, 200, 3_000]) };
+    spec.timeout = Timeout {
+        start_ms: *rng.pick(&[None, None, None, Some(3_000), Some(30_000)]),
+        attempt_ms: *rng.pick(&[None, Some(300), Some(2_000), Some(10_000)]),
+    };
+    spec.shards = *rng.pick(&[1, 1, 1, 2, 3, 4]);
+    let deliveries = [None, Some(Delivery::AtLeastOnce), Some(Delivery::AtMostOnce)];
+    spec.delivery = if app == 4 { Some(Delivery::AtMostOnce) } else { *rng.pick(&deliveries) };
+    spec
+}

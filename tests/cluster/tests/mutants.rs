@@ -1,0 +1,30 @@
+//! Planted faults are caught, each by the invariant that it breaks.
+
+use rota_cluster::check::Rule;
+use rota_cluster::mutant::Mutant;
+use rota_cluster::runner;
+use rota_core::partition::Mutant as In;
+
+/// Seeds within which a fault must show.
+const SEEDS: u64 = 2_000;
+
+fn check(mutant: Mutant, expected: &[Rule]) {
+    let total = runner::run_seeds(0..SEEDS, Some(mutant), 1, 1, &|_, _| {});
+    let failure = total.failures.first().unwrap_or_else(|| panic!("{mutant:?} was not caught in {SEEDS} seeds"));
+    assert!(expected.contains(&failure.broken.rule), "{mutant:?} was caught by another rule than {expected:?}:\n{failure}");
+}
+
+#[test]
+fn planted_bugs_are_caught() {
+    check(Mutant::Machine(In::SendBeforeCommit), &[Rule::SendRests]);
+    check(Mutant::Machine(In::MarkBeforeRows), &[Rule::Slots]);
+    check(Mutant::MarkBeforeRows, &[Rule::Slots]);
+    check(Mutant::Machine(In::LoadCountedTwice), &[Rule::Load]);
+    check(Mutant::Machine(In::DoubtIsNotStarted), &[Rule::AtMostOnce, Rule::Overlap]);
+    check(Mutant::Machine(In::LostAtOnceAfterRestart), &[Rule::Lost]);
+    check(Mutant::Machine(In::BeatRaceClosesLive), &[Rule::Lost, Rule::Overlap]);
+    check(Mutant::Machine(In::LateSuccessIgnored), &[Rule::Acknowledged, Rule::Terminal]);
+    check(Mutant::Machine(In::ReleaseAtTimeout), &[Rule::Overlap]);
+    check(Mutant::StaleOwnerSends, &[Rule::SendRests]);
+    check(Mutant::IdsFromRestoredCounter, &[Rule::Ids]);
+}
