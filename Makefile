@@ -38,6 +38,7 @@ unit:
 .PHONY: sim-ci
 sim-ci:
 	cd $(ROOT) && $(CARGO) test --package rota-cluster --release --locked
+	cd $(ROOT) && $(CARGO) test --package rota-cluster --release --locked --features mutants --test mutants
 
 .PHONY: docs
 docs:
@@ -45,7 +46,7 @@ docs:
 
 .PHONY: sim
 sim: ## simulate many more seeds: make sim SEEDS=1000000
-	cd $(ROOT) && ROTA_SIM_SEEDS=$(SEEDS) $(CARGO) test --package rota-cluster --release --locked -- --nocapture
+	cd $(ROOT) && $(CARGO) run --package rota-cluster --release --locked -- --seeds $(SEEDS)
 
 .PHONY: bench
 bench: ## measure a server under load: make bench BENCH="burst --burst 1000"

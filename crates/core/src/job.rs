@@ -275,6 +275,13 @@ impl Spec {
                 in_range("delay", *ms)?;
                 Some(Schedule::delay(*ms).map_err(refused("delay"))?.with_zone(zone.clone()))
             }
+            When::OnceMs(at) if !(0..=rota_cron::HORIZON.0).contains(at) => {
+                return Err(Invalid {
+                    field: "at",
+                    message: format!("{at} ms since 1970 is outside 1970 to 2199"),
+                    hint: Some("for example: 2026-12-01T02:00:00+08:00".to_owned()),
+                });
+            }
             When::OnceMs(at) => Some(Schedule::once(UnixMs(*at)).with_zone(zone.clone())),
             When::Manual => None,
         };

@@ -35,8 +35,10 @@ pub const MARK_LAG_MAX_MS: i64 = 2_000;
 pub const LONG_RUN_MS: u64 = 1_000;
 /// Manual and API triggers, kills and definitions waiting for ids or for the pipeline.
 pub const REQUESTS_WAITING_MAX: usize = 10_000;
+/// How long an offline worker without attempts is remembered.
+pub const OFFLINE_KEPT_MS: u64 = 24 * 3_600_000;
 /// Slots counted in one skipped range before the count is given as "at least".
-pub const RANGE_COUNT_MAX: u64 = 10_000_000;
+pub const RANGE_COUNT_MAX: u64 = 1_000_000;
 
 /// Time limits that depend on the fleet, all in milliseconds, with the defaults of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -127,7 +127,7 @@ impl Desk {
                 (CancelAnswer::NeverSent, Some((flight.partition, SendOutcome::NotStarted(Why::RefusedCancelled))))
             }
             Phase::Sent => {
-                (CancelAnswer::Stopping, Some((flight.partition, SendOutcome::Finished(Outcome::Killed, None))))
+                (CancelAnswer::Stopping { next_beat: u64::MAX }, Some((flight.partition, SendOutcome::Finished(Outcome::Killed, None))))
             }
             // Its answer is on its way already.
             Phase::Over => (CancelAnswer::Silent, None),

@@ -18,7 +18,11 @@ pub trait Intake: Send + Sync {
     /// The partition of an app.
     fn partition(&self, app: AppId) -> Option<PartitionId>;
     /// Puts a request into its machine. `make` gets the place where the answer is awaited.
-    fn ask(&self, partition: PartitionId, make: Box<dyn FnOnce(ReplyTo) -> Input + Send>) -> Waiting<Result<Answer, Refused>>;
+    fn ask(
+        &self,
+        partition: PartitionId,
+        make: Box<dyn FnOnce(ReplyTo) -> Input + Send>,
+    ) -> Waiting<Result<Answer, Refused>>;
     /// Reserves a name, id or request durably. A new or changed app enters its machine before this answers.
     fn reserve(&self, what: Reservation) -> Waiting<Result<Reserved, Error>>;
     /// An operator says that the clock is right after a jump of more than a day.

@@ -95,8 +95,7 @@ impl Store for MemoryStore {
         if fault == Some(Fault::Unavailable) {
             return Err(Error::Unavailable("a fault was asked for".into()));
         }
-        let outcomes: Result<Vec<Outcome>, Error> =
-            batches.iter().map(|batch| shared.state.apply(batch)).collect();
+        let outcomes: Result<Vec<Outcome>, Error> = batches.iter().map(|batch| shared.state.apply(batch)).collect();
         if let Err(damage) = &outcomes {
             shared.damage = Some(damage.clone());
         }
@@ -132,7 +131,15 @@ mod tests {
 
     fn batch(seq: u64) -> Batch {
         let rows = vec![Row::Listed { run: RunId(seq), is_open: true }];
-        Batch { partition: PartitionId(0), epoch: Epoch(1), seq: Seq(seq), at: UnixMs(1), mark: UnixMs(1), floor: 0, rows }
+        Batch {
+            partition: PartitionId(0),
+            epoch: Epoch(1),
+            seq: Seq(seq),
+            at: UnixMs(1),
+            mark: UnixMs(1),
+            floor: 0,
+            rows,
+        }
     }
 
     #[test]
@@ -158,6 +165,9 @@ mod tests {
         let rows = vec![run(1, 5), run(2, 15), run(3, 5), run(4, 5), Row::Listed { run: RunId(3), is_open: true }];
         store.commit(&[Batch { rows, ..batch(1) }]).unwrap();
         assert_eq!(store.sweep(UnixMs(10), 4), Ok(1));
-        assert_eq!(store.with(|state| state.runs().keys().copied().collect::<Vec<_>>()), [RunId(2), RunId(3), RunId(4)]);
+        assert_eq!(
+            store.with(|state| state.runs().keys().copied().collect::<Vec<_>>()),
+            [RunId(2), RunId(3), RunId(4)]
+        );
     }
 }

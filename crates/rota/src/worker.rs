@@ -1,15 +1,16 @@
 //! `rota worker`: the worker SDK with its built-in handlers.
 
+use std::path::Path;
+
 use rota_worker::{Status, Worker};
 
 use crate::args::{Common, WorkerArgs};
 use crate::cli::app::read_token;
+use crate::cli::credentials;
 use crate::cli::out;
 use crate::exit::Failure;
 use crate::signal::Stop;
 use crate::telemetry;
-
-const SERVER: &str = "http://127.0.0.1:7654";
 
 /// Works until a signal, drains, and leaves.
 pub(crate) fn run(common: &Common, args: WorkerArgs) -> Result<(), Failure> {
@@ -54,7 +55,10 @@ fn tell(status: &Status) -> Result<(), Failure> {
 
 fn build(common: &Common, args: WorkerArgs) -> Result<Worker, Failure> {
     let token = read_token(&args.token_file)?;
-    let server = common.server.as_deref().unwrap_or(SERVER);
+    let server = match &common.server {
+        Some(server) => server.clone(),
+        None => credentials::server(Path::new(credentials::FILE))?,
+    };
     let mut builder = Worker::builder(server, args.app, token)
         .namespace(&common.namespace)
         .capacity(args.capacity)

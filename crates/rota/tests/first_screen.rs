@@ -2,8 +2,6 @@
 
 mod support;
 
-use std::time::Duration;
-
 use support::{Running, json, rota, said, wait_for};
 
 #[test]
@@ -126,9 +124,7 @@ fn a_server_with_a_worker_of_its_own_needs_no_code() {
     wait_for(state, |state| state == "offline");
     assert_eq!(server.stop(), 0);
 
-    let began = std::time::Instant::now();
     let server = Running::start(at, "serve --data data --listen 127.0.0.1:0");
     server.line_with("listening on ");
-    assert!(began.elapsed() < Duration::from_secs(30));
     assert_eq!(server.stop(), 0);
 }

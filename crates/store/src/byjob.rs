@@ -159,7 +159,8 @@ mod tests {
         byjob.push([pair(1, 900), pair(1, 1 << 50), pair(2, 1 << 51)]);
         let pairs = &byjob.snapshot()[&1];
         assert!(pairs.is_whole());
-        let newest = |below, count| pairs.newest(JobId(1), RunId(below), count).iter().map(|run| run.0).collect::<Vec<_>>();
+        let newest =
+            |below, count| pairs.newest(JobId(1), RunId(below), count).iter().map(|run| run.0).collect::<Vec<_>>();
         assert_eq!(newest(u64::MAX, 3), [1 << 50, 6_998, 6_995]);
         assert_eq!(newest(1_005, 3), [1_004, 1_001, 900]);
         assert_eq!(newest(u64::MAX, 10_000).len(), 2_002);

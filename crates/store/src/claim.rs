@@ -220,9 +220,8 @@ fn listed(
     headers: &BTreeMap<PartitionId, Header>,
 ) -> rusqlite::Result<BTreeMap<RunId, PartitionId>> {
     let mut statement = conn.prepare_cached("SELECT run, partition FROM listed")?;
-    let rows = statement.query_map([], |row| {
-        Ok((RunId(row.get::<_, i64>(0)?.cast_unsigned()), PartitionId(row.get(1)?)))
-    })?;
+    let rows =
+        statement.query_map([], |row| Ok((RunId(row.get::<_, i64>(0)?.cast_unsigned()), PartitionId(row.get(1)?))))?;
     rows.filter(|row| row.as_ref().map_or(true, |(_, partition)| headers.contains_key(partition))).collect()
 }
 

@@ -250,7 +250,8 @@ pub(crate) fn secret_context(worker: WorkerId, incarnation: Incarnation) -> Stri
 
 /// A row of [`WORKER_COLUMNS`].
 pub(crate) fn worker(row: &Row<'_>, key: &Key) -> rusqlite::Result<(Registration, WorkerState)> {
-    let json = |column, e: serde_json::Error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(e));
+    let json =
+        |column, e: serde_json::Error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(e));
     let (id, incarnation) = (WorkerId(row.get(0)?), Incarnation(read_u64(row, 3)?));
     let secret = key.unseal(row.get_ref(9)?.as_blob()?, &secret_context(id, incarnation));
     let registration = Registration {

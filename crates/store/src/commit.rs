@@ -187,7 +187,8 @@ impl<'s> Writer<'s> {
     fn set_run(&mut self, set: RunSet) -> Result<(), Error> {
         let at = self.segment_of(set.run);
         let id = set.run.0.cast_signed();
-        let (state, why, ended_at) = (codec::run_state(set.state), codec::why(set.why), codec::set_instant(set.ended_at));
+        let (state, why, ended_at) =
+            (codec::run_state(set.state), codec::why(set.why), codec::set_instant(set.ended_at));
         let was_open = self.hot(at, Hot::SetOpenRun)?.execute(params![id, state, why, ended_at]).map_err(of)? == 1;
         if was_open {
             self.note_end(at, set);
@@ -383,7 +384,9 @@ fn is_first_of(attempt: &Attempt, run: RunId) -> bool {
 /// Attempt 1 of shard 0 has no id of its own: it is its run's.
 fn check_id(attempt: &Attempt) -> Result<(), Error> {
     let fits = is_first(attempt) == (attempt.id == attempt.run.first_attempt());
-    one(usize::from(fits), || format!("attempt {} cannot be attempt {} of shard {}", attempt.id, attempt.no, attempt.shard))
+    one(usize::from(fits), || {
+        format!("attempt {} cannot be attempt {} of shard {}", attempt.id, attempt.no, attempt.shard)
+    })
 }
 
 fn one(changed: usize, what: impl FnOnce() -> String) -> Result<(), Error> {

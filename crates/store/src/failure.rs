@@ -29,7 +29,9 @@ pub(crate) fn of(error: rusqlite::Error) -> Error {
 fn at_commit(error: rusqlite::Error) -> Error {
     let text = error.to_string();
     let refused = match error.sqlite_error() {
-        Some(ffi::Error { code: ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, .. }) => true,
+        Some(ffi::Error {
+            code: ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, ..
+        }) => true,
         Some(ffi::Error { code: ErrorCode::SystemIoFailure, extended_code }) => {
             // After a failed fsync nobody knows what reached the disk.
             ![ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC].contains(extended_code)

@@ -120,7 +120,8 @@ impl Logs for FileLogs {
         if !self.queue.settle() {
             return Err(Error::Unavailable("the writer of the logs is behind, or has stopped".into()));
         }
-        let found = self.segments.find(key).map_err(|e| Error::Unavailable(format!("cannot read the log: {e}").into()))?;
+        let found =
+            self.segments.find(key).map_err(|e| Error::Unavailable(format!("cannot read the log: {e}").into()))?;
         Ok(reader::window(&found, from, bytes_max as usize))
     }
 }

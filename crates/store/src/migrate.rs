@@ -131,6 +131,9 @@ mod tests {
         migrate(&conn, &file, &steps(&[SECOND])).unwrap();
         let refused = migrate(&conn, &file, MIGRATIONS).unwrap_err();
         let known = MIGRATIONS.last().unwrap().version;
-        assert!(matches!(refused, OpenError::Newer { found, known: k } if found == known + 1 && k == known), "{refused}");
+        assert!(
+            matches!(refused, OpenError::Newer { found, known: k } if found == known + 1 && k == known),
+            "{refused}"
+        );
     }
 }

@@ -39,7 +39,9 @@ pub enum OpenError {
         since: Option<UnixMs>,
     },
     /// A newer binary made it.
-    #[error("the database has schema {found}, and this binary knows schema {known} at most; start the newer binary again, or restore the copy made before the upgrade")]
+    #[error(
+        "the database has schema {found}, and this binary knows schema {known} at most; start the newer binary again, or restore the copy made before the upgrade"
+    )]
     Newer {
         /// The file's schema.
         found: u32,

@@ -310,9 +310,9 @@ impl Search<'_> {
             }
             match self.filter.job {
                 Some(job) => match self.pairs.get(&segment.id) {
-                    Some(pairs) if pairs.is_whole() => self.pages(segment.id, |below| {
-                        Ok(pairs.newest(job, below, PAGE))
-                    })?,
+                    Some(pairs) if pairs.is_whole() => {
+                        self.pages(segment.id, |below| Ok(pairs.newest(job, below, PAGE)))?
+                    }
                     Some(_) | None if segment.is_indexed => {
                         let conn = self.conn;
                         self.pages(segment.id, |below| indexed(conn, segment.id, job, below))?;

@@ -92,7 +92,8 @@ fn job_name(conn: &Connection, namespace: &str, name: &str, at: UnixMs) -> Resul
         return Ok(Reserved::Taken(JobId(job)));
     }
     let next = number(conn, "SELECT value FROM meta WHERE name = 'jobs_next'", &[])?;
-    let job = next.filter(|next| *next < JOBS_END).ok_or_else(|| Error::Corrupt("no job ids are left below 2^31".into()))?;
+    let job =
+        next.filter(|next| *next < JOBS_END).ok_or_else(|| Error::Corrupt("no job ids are left below 2^31".into()))?;
     run(conn, "UPDATE meta SET value = ?1 WHERE name = 'jobs_next'", &[&(job + 1)])?;
     let insert = "INSERT INTO job_name (namespace, name, job, at, is_used) VALUES (?1, ?2, ?3, ?4, 0)";
     run(conn, insert, params![namespace, name, job, at.0])?;

@@ -121,7 +121,9 @@ impl Hot {
                  WHERE id=?1 AND ended_at<0 AND a_state IS NOT NULL"
             ),
             Hot::InsertAttempt => {
-                format!("INSERT INTO attempt_{segment} ({ATTEMPT_COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)")
+                format!(
+                    "INSERT INTO attempt_{segment} ({ATTEMPT_COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)"
+                )
             }
             Hot::SetAttempt => format!(
                 "UPDATE attempt_{segment} SET state=?4, why=?5, ended_at=coalesce(?6,ended_at), \

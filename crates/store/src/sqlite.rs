@@ -126,10 +126,7 @@ impl Store for SqliteStore {
 }
 
 /// All apps, each with its partition.
-pub(crate) fn load_apps(
-    conn: &Connection,
-    partitions: u16,
-) -> rusqlite::Result<BTreeMap<AppId, (App, PartitionId)>> {
+pub(crate) fn load_apps(conn: &Connection, partitions: u16) -> rusqlite::Result<BTreeMap<AppId, (App, PartitionId)>> {
     let mut statement = conn.prepare_cached("SELECT id, namespace, name, pending_max FROM app ORDER BY id")?;
     let rows = statement.query_map([], read_app)?;
     rows.map(|app| {

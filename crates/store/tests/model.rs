@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Origin, Row, Run, RunState};
-use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, partition_of};
+use rota_core::id::{
+    AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, partition_of,
+};
 use rota_core::job::{Definition, JobState, Spec, Target, When};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
@@ -23,22 +25,67 @@ const T: i64 = 1_800_000_000_000;
 #[derive(Clone, Debug)]
 enum Step {
     /// A run; with its first attempt, or without.
-    Run { partition: u8, job: u8, slot: i16, range: u8, state: u8, has_first: bool, is_new_block: bool },
+    Run {
+        partition: u8,
+        job: u8,
+        slot: i16,
+        range: u8,
+        state: u8,
+        has_first: bool,
+        is_new_block: bool,
+    },
     /// Another attempt of some run.
-    Attempt { run: u8, shard: u8 },
+    Attempt {
+        run: u8,
+        shard: u8,
+    },
     /// Some attempt ends, or is released, or both; and its run with it, or not.
-    End { run: u8, attempt: u8, state: u8, is_released: bool, ends_run: bool, run_first: bool, message: Option<String> },
+    End {
+        run: u8,
+        attempt: u8,
+        state: u8,
+        is_released: bool,
+        ends_run: bool,
+        run_first: bool,
+        message: Option<String>,
+    },
     /// Some run's state changes without an attempt.
-    Set { run: u8, state: u8 },
-    Define { job: u8 },
-    JobState { job: u8, state: u8 },
-    Worker { worker: u8, state: u8 },
-    WorkerState { worker: u8, state: u8 },
-    Exception { job: u8, at: Option<i16>, is_armed: bool },
-    Listed { run: u8, is_open: bool },
+    Set {
+        run: u8,
+        state: u8,
+    },
+    Define {
+        job: u8,
+    },
+    JobState {
+        job: u8,
+        state: u8,
+    },
+    Worker {
+        worker: u8,
+        state: u8,
+    },
+    WorkerState {
+        worker: u8,
+        state: u8,
+    },
+    Exception {
+        job: u8,
+        at: Option<i16>,
+        is_armed: bool,
+    },
+    Listed {
+        run: u8,
+        is_open: bool,
+    },
     /// What was gathered becomes durable.
-    Commit { mark: u8, floor: Option<u8> },
-    Upkeep { days: u8 },
+    Commit {
+        mark: u8,
+        floor: Option<u8>,
+    },
+    Upkeep {
+        days: u8,
+    },
     Claim,
     Reopen,
 }
@@ -201,7 +248,12 @@ impl Pair {
                 attempt.released_at = attempt.released_at.or(is_released.then_some(now));
                 attempt.message = message.map(Into::into);
                 let set = Row::AttemptSet(Box::new(attempt.clone()));
-                let end = Row::RunSet { run: run.id, state: RunState::Failed, why: Some(Why::ShardFailed), ended_at: Some(now) };
+                let end = Row::RunSet {
+                    run: run.id,
+                    state: RunState::Failed,
+                    why: Some(Why::ShardFailed),
+                    ended_at: Some(now),
+                };
                 match (ends_run, run_first) {
                     (false, _) => self.write(run.app, set),
                     (true, false) => [set, end].into_iter().for_each(|row| self.write(run.app, row)),
@@ -218,7 +270,8 @@ impl Pair {
             Step::Define { job } => self.define(job),
             Step::JobState { job, state } => {
                 let Some((job, app, _)) = pick(&self.jobs, job).copied() else { return };
-                let state = [JobState::Enabled, JobState::Paused, JobState::Finished, JobState::Deleted][usize::from(state % 4)];
+                let state = [JobState::Enabled, JobState::Paused, JobState::Finished, JobState::Deleted]
+                    [usize::from(state % 4)];
                 self.write(app, Row::JobState { job, state, at: UnixMs(self.now), by: "someone".into() });
             }
             Step::Worker { worker, state } => self.register(worker, state),
@@ -368,7 +421,8 @@ fn pick<T>(from: &[T], number: u8) -> Option<&T> {
 }
 
 fn worker_state(number: u8) -> WorkerState {
-    [WorkerState::Online, WorkerState::Draining, WorkerState::Unreachable, WorkerState::Offline][usize::from(number % 4)]
+    [WorkerState::Online, WorkerState::Draining, WorkerState::Unreachable, WorkerState::Offline]
+        [usize::from(number % 4)]
 }
 
 fn open(dir: &tempfile::TempDir) -> (SqliteStore, SqliteQuery) {

@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rota_core::batch::{Attempt, AttemptState, Batch, Loaded, Origin, Row, Run, RunState};
-use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, partition_of};
+use rota_core::id::{
+    AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, partition_of,
+};
 use rota_core::time::UnixMs;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
 use rota_port::query::{Query, RunFilter};
@@ -420,4 +422,26 @@ fn a_search_that_looks_at_too_much_says_so() {
     for _ in 0..5 {
         assert_eq!(bench.query.runs(&RunFilter { limit: 10, ..RunFilter::default() }).unwrap().len(), 10);
     }
+}
+
+#[test]
+fn a_run_that_comes_while_a_by_job_table_is_filled_is_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, query) = open(dir.path(), 4).unwrap();
+    let mut bench = Bench::with((store.with_segment_rows_max(5_000), query));
+    let block = bench.store.reserve_ids(1_000, 10_000).unwrap();
+    bench.commit((0..5_000).map(|n| row(&bench.run(block + n, 7))).collect());
+    bench.commit(vec![]);
+    let (late, settled) = (block + 9_000, T.plus_ms(20_000));
+    for _ in 0..2 {
+        assert_eq!(bench.store.upkeep(settled), Ok(true), "a slice of three is filled");
+    }
+    bench.commit(vec![row(&bench.run(late, 7))]);
+    assert_eq!(bench.of_job(7)[..2], [late, block + 4_999]);
+    bench.upkeep(settled);
+    assert_eq!(bench.of_job(7)[..2], [late, block + 4_999]);
+    let file = Connection::open(dir.path().join("rota.db")).unwrap();
+    let filled = "SELECT count(*), (SELECT is_indexed FROM segment WHERE id = 1) FROM byjob_1";
+    let filled = file.query_row(filled, [], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, bool>(1)?)));
+    assert_eq!(filled, Ok((5_001, true)));
 }

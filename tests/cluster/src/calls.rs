@@ -9,14 +9,15 @@ use rota_core::partition::{CancelAnswer, Dispatch, Input, Outcome, ProbeAnswer, 
 use rota_core::time::Mono;
 use rota_core::why::Why;
 
-use crate::check::send;
+use crate::check::send::{self, Sender};
 use crate::clock::{Micros, ms};
+use crate::event::{Answered, Errand, Event};
+use crate::intake::address_of;
 use crate::mutant::Mutant;
 use crate::oracle::{End, Execution};
-use crate::server::address_of;
 use crate::story::tell;
 use crate::worker::Taken;
-use crate::world::{Answered, Call, Errand, Event, Phase, World};
+use crate::world::{Call, Phase, World};
 
 /// What kind of call it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,7 +154,7 @@ impl World {
                 return self.answer_after(id, 10, Answered::Sent(SendOutcome::NotStarted(Why::SendDeadline)));
             }
             let term = self.term(server, partition);
-            self.note(send::sent(self.store.part(partition), dispatch, term));
+            self.note(send::sent(self.store.part(partition), dispatch, term, Sender::Lane));
         }
         self.put_on_wire(id, server, errand);
     }

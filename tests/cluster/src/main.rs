@@ -41,7 +41,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     std::panic::set_hook(Box::new(|_| {}));
     let mutant = match &args.mutant {
-        Some(name) => Some(Mutant::named(name).with_context(|| format!("no such fault: {name}; there are {:?}", Mutant::all()))?),
+        Some(name) => {
+            Some(Mutant::named(name).with_context(|| format!("no such fault: {name}; there are {:?}", Mutant::all()))?)
+        }
         None => None,
     };
     if let Some(seed) = args.seed {

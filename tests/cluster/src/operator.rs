@@ -10,8 +10,9 @@ use rota_core::time::UnixMs;
 
 use crate::check::reply::Asked;
 use crate::clock::{WALL_ZERO_MS, ms};
+use crate::event::{Event, Request};
 use crate::rng::Rng;
-use crate::world::{Event, Phase, Request, URL_APP, World, partition_of};
+use crate::world::{Phase, UNRELIABLE_APP, URL_APP, World, partition_of};
 
 impl World {
     /// The jobs that exist from the start.
@@ -196,6 +197,6 @@ fn spec(rng: &mut Rng, app: u32, now_ms: i64) -> Spec {
     };
     spec.shards = *rng.pick(&[1, 1, 1, 2, 3, 4]);
     let deliveries = [None, Some(Delivery::AtLeastOnce), Some(Delivery::AtMostOnce)];
-    spec.delivery = if app == 4 { Some(Delivery::AtMostOnce) } else { *rng.pick(&deliveries) };
+    spec.delivery = if app == UNRELIABLE_APP { Some(Delivery::AtMostOnce) } else { *rng.pick(&deliveries) };
     spec
 }

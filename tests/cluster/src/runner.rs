@@ -62,7 +62,6 @@ pub fn run_seed(seed: u64, mutant: Option<Mutant>, story_lines: usize) -> Result
 }
 
 /// The story of a seed, whatever becomes of it.
-#[must_use]
 pub fn tell_seed(seed: u64, mutant: Option<Mutant>, story_lines: usize) -> (String, Result<(), Broken>) {
     let (world, verdict) = attempt(seed, mutant, story_lines);
     (world.story.to_string(), verdict)

@@ -78,6 +78,8 @@ pub struct Intervals {
     pub worker_stop: Micros,
     /// A second process claims a living worker's name.
     pub twin: Micros,
+    /// A partition of the store is unavailable for a while.
+    pub outage: Micros,
     /// A wall clock is stepped.
     pub clock_step: Micros,
     /// The server's cap is lent anew.
@@ -111,6 +113,7 @@ impl Scenario {
             worker_crash: mean(20),
             worker_stop: mean(40),
             twin: mean(60),
+            outage: mean(60),
             clock_step: mean(60),
             permits: mean(30),
         };
@@ -123,7 +126,7 @@ impl Scenario {
                 doubt_ms: rng.between(5_000, 12_000),
                 probe_ms: rng.between(300, 1_000),
                 kill_grace_ms: rng.between(1_000, 3_000),
-                release_after_ms: rng.between(10_000, 30_000),
+                release_after_ms: *rng.pick(&[10_000, 20_000, 30_000, 120_000]),
             },
         };
         Scenario {

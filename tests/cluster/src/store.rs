@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Loaded, OpenRun, Origin, Row, Run};
-use rota_core::id::{AppId, AttemptId, Block, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, id_floor};
+use rota_core::id::{
+    AppId, AttemptId, Block, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, id_floor,
+};
 use rota_core::job::{Definition, JobState};
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Registration, WorkerState};
@@ -123,6 +125,8 @@ pub enum Applied {
 #[derive(Debug)]
 pub struct Store {
     parts: Vec<Part>,
+    /// Every id of a row, of all partitions.
+    ids: BTreeSet<u64>,
     ids_high: u64,
 }
 
@@ -131,7 +135,7 @@ impl Store {
     #[must_use]
     pub fn new(partitions: u16) -> Store {
         let empty = || Part { floor: u64::MAX, ..Part::default() };
-        Store { parts: (0..partitions).map(|_| empty()).collect(), ids_high: 0 }
+        Store { parts: (0..partitions).map(|_| empty()).collect(), ids: BTreeSet::new(), ids_high: 0 }
     }
 
     /// A partition.
@@ -190,6 +194,14 @@ impl Store {
         let mut changes = Changes { mark_before: part.mark, ..Changes::default() };
         for row in &batch.rows {
             part.apply(row, &mut changes)?;
+            let id = match row {
+                Row::Run(run) => run.id.0,
+                Row::Attempt(attempt) if attempt.id != attempt.run.first_attempt() => attempt.id.0,
+                _ => continue,
+            };
+            if !self.ids.insert(id) {
+                return Err(Rule::Ids.broken(format!("id {id} was given out twice, by different partitions")));
+            }
         }
         part.seq = batch.seq;
         part.mark = batch.mark.0;
@@ -212,7 +224,9 @@ impl Part {
                 continue;
             }
             if !is_found(id) {
-                return Err(Rule::Slots.broken(format!("the floor {} hides {id}, whose slot is above the mark", self.floor)));
+                return Err(
+                    Rule::Slots.broken(format!("the floor {} hides {id}, whose slot is above the mark", self.floor))
+                );
             }
             let last = covered.entry(row.run.job).or_insert(row.run.slot_last);
             *last = (*last).max(row.run.slot_last);
@@ -267,7 +281,9 @@ impl Part {
                 let job = job.or_insert_with(|| JobRow { current: (**definition).clone(), versions: BTreeMap::new() });
                 job.current = (**definition).clone();
                 if job.versions.insert(definition.version, (**definition).clone()).is_some() {
-                    return Err(Rule::Batch.broken(format!("job {} has version {} twice", definition.id, definition.version)));
+                    return Err(
+                        Rule::Batch.broken(format!("job {} has version {} twice", definition.id, definition.version))
+                    );
                 }
                 changes.defined.push((definition.id, definition.version));
             }
@@ -325,7 +341,9 @@ impl Part {
             return Err(Rule::Batch.broken(format!("{} is of job {}, which is not known", run.id, run.job)));
         };
         if !job.versions.contains_key(&run.version) {
-            return Err(Rule::Batch.broken(format!("{} is of version {} of job {}, not known", run.id, run.version, run.job)));
+            return Err(
+                Rule::Batch.broken(format!("{} is of version {} of job {}, not known", run.id, run.version, run.job))
+            );
         }
         self.runs.insert(run.id, RunRow { run: run.clone(), attempts: Vec::new() });
         changes.runs_new.push(run.id);
@@ -343,10 +361,20 @@ impl Part {
         let row = self.run_mut(attempt.run)?;
         let key = (attempt.shard, attempt.no);
         let at = row.attempts.partition_point(|a| (a.shard, a.no) < key);
-        let is_next = if attempt.no == 1 { true } else { at > 0 && (row.attempts[at - 1].shard, row.attempts[at - 1].no + 1) == key };
+        let is_next = if attempt.no == 1 {
+            true
+        } else {
+            at > 0 && (row.attempts[at - 1].shard, row.attempts[at - 1].no + 1) == key
+        };
         let is_taken = row.attempts.get(at).is_some_and(|a| (a.shard, a.no) == key);
         if is_taken || !is_next || attempt.shard >= row.run.shards || row.run.state.is_terminal() {
-            let text = format!("attempt {} of shard {} of {} ({}) has no place", attempt.no, attempt.shard, attempt.run, row.run.state.word());
+            let text = format!(
+                "attempt {} of shard {} of {} ({}) has no place",
+                attempt.no,
+                attempt.shard,
+                attempt.run,
+                row.run.state.word()
+            );
             return Err(Rule::Batch.broken(text));
         }
         row.attempts.insert(at, attempt.clone());
@@ -358,7 +386,9 @@ impl Part {
         let row = self.run_mut(attempt.run)?;
         let found = row.attempts.iter_mut().find(|a| (a.shard, a.no) == (attempt.shard, attempt.no));
         let Some(known) = found.filter(|a| a.id == attempt.id) else {
-            return Err(Rule::Batch.broken(format!("attempt {} of {} is changed and is not known", attempt.id, attempt.run)));
+            return Err(
+                Rule::Batch.broken(format!("attempt {} of {} is changed and is not known", attempt.id, attempt.run))
+            );
         };
         changes.attempts_set.push((attempt.run, known.clone()));
         *known = attempt.clone();

@@ -3,7 +3,7 @@
 //!
 //! It is a state machine of its own; the world carries its messages and its time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rota_core::id::{AttemptId, Epoch, Incarnation, RunId, WorkerId};
@@ -56,6 +56,8 @@ pub struct Process {
     pub keys: BTreeMap<AttemptId, Known>,
     /// Executions it can take; 0 is unlimited.
     pub capacity: u32,
+    /// Keys that run, or whose results are not acknowledged.
+    open: BTreeSet<AttemptId>,
     epoch_max: Epoch,
     beat_next: u64,
 }
@@ -81,6 +83,7 @@ impl Process {
             is_stopping: false,
             keys: BTreeMap::new(),
             capacity,
+            open: BTreeSet::new(),
             epoch_max: Epoch(0),
             beat_next: 1,
         }
@@ -95,7 +98,7 @@ impl Process {
     /// Executions under way.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.keys.values().filter(|k| matches!(k, Known::Running { .. })).count()
+        self.open.iter().filter(|id| matches!(self.keys[id], Known::Running { .. })).count()
     }
 
     /// A dispatch arrives.
@@ -126,6 +129,7 @@ impl Process {
         }
         self.epoch_max = dispatch.epoch;
         let (run, shard, no) = (dispatch.run, dispatch.shard, dispatch.no);
+        self.open.insert(dispatch.attempt);
         self.keys.insert(dispatch.attempt, Known::Running { run, shard, no, is_stubborn, is_cancelled: false });
         Taken::Starts
     }
@@ -157,7 +161,7 @@ impl Process {
             Some(Known::Running { is_stubborn, is_cancelled, .. }) => {
                 let stops = !*is_stubborn && !*is_cancelled;
                 *is_cancelled = true;
-                (CancelAnswer::Stopping, stops)
+                (CancelAnswer::Stopping { next_beat: self.beat_next }, stops)
             }
             Some(Known::Finished { report, .. }) => (CancelAnswer::Finished(report.clone()), false),
             Some(Known::Refused(_)) => (CancelAnswer::NeverSeen, false),
@@ -184,7 +188,7 @@ impl Process {
             Known::Finished { report, is_acknowledged: false } => Some(report.clone()),
             Known::Finished { .. } | Known::Running { .. } | Known::Refused(_) => None,
         };
-        self.keys.values().filter_map(open).collect()
+        self.open.iter().filter_map(|id| open(&self.keys[id])).collect()
     }
 
     /// Rota has these results.
@@ -192,6 +196,7 @@ impl Process {
         for attempt in attempts {
             if let Some(Known::Finished { is_acknowledged, .. }) = self.keys.get_mut(attempt) {
                 *is_acknowledged = true;
+                self.open.remove(attempt);
             }
         }
     }
@@ -202,8 +207,8 @@ impl Process {
         self.beat_next += 1;
         let mut running = Vec::new();
         let mut finished = Vec::new();
-        for (attempt, known) in &self.keys {
-            match known {
+        for attempt in &self.open {
+            match &self.keys[attempt] {
                 Known::Running { .. } => running.push(*attempt),
                 Known::Finished { is_acknowledged: false, .. } => finished.push(*attempt),
                 Known::Finished { .. } | Known::Refused(_) => {}
@@ -215,7 +220,8 @@ impl Process {
     /// It dies, with all that it runs and all that it has not reported. Returns what ran.
     pub fn die(&mut self) -> Vec<AttemptId> {
         self.is_alive = false;
-        self.keys.iter().filter(|(_, k)| matches!(k, Known::Running { .. })).map(|(id, _)| *id).collect()
+        let runs = |id: &AttemptId| matches!(self.keys[id], Known::Running { .. });
+        self.open.iter().copied().filter(runs).collect()
     }
 }
 
@@ -237,4 +243,3 @@ pub struct Slot {
     /// Executions its processes can take; 0 is unlimited.
     pub capacity: u32,
 }
-

@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 
 use rota_core::batch::Batch;
-use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, WorkerId};
-use rota_core::partition::{
-    CancelAnswer, Dispatch, Enquiry, Holder, Input, Machine, Outcome, ProbeAnswer, SendOutcome,
-};
+use rota_core::id::{AppId, AttemptId, Epoch, JobId, PartitionId, WorkerId};
+use rota_core::partition::Machine;
 use rota_core::worker::App;
 
-use crate::chaos::Fault;
 use crate::check::coverage::Coverage;
 use crate::check::life::Life;
-use crate::check::loss::{Heard, Loss, Processes};
+use crate::check::loss::{Heard, Loss};
 use crate::check::reply::Asked;
 use crate::check::{Broken, Verdict};
 use crate::clock::{Clock, Micros, ms};
+use crate::event::{Errand, Event};
+use crate::fleet::Fleet;
 use crate::mutant::Mutant;
 use crate::oracle::Oracle;
 use crate::queue::Queue;
@@ -23,90 +22,7 @@ use crate::rng::Rng;
 use crate::scenario::{PARTITIONS, SERVERS, Scenario};
 use crate::store::Store;
 use crate::story::Story;
-use crate::worker::{Process, Slot};
-
-/// A request to a machine, still without the place of its answer.
-pub enum Request {
-    /// From an operator.
-    Operator(Input, Asked),
-    /// From a worker's process.
-    Worker(usize, Input, Asked),
-    /// A registration whose address has to be dialled first.
-    Register(usize),
-}
-
-/// What is asked of a worker.
-#[derive(Clone)]
-pub enum Errand {
-    /// To run an attempt.
-    Send(Box<Dispatch>),
-    /// To say what it knows of one.
-    Probe(Box<Enquiry>),
-    /// To stop one.
-    Cancel(Box<Enquiry>),
-}
-
-/// What a worker, or the network in its place, answers.
-pub enum Answered {
-    /// To a send.
-    Sent(SendOutcome),
-    /// To a probe.
-    Probed(ProbeAnswer),
-    /// To a cancel.
-    Cancelled(CancelAnswer),
-}
-
-/// What can happen. Events of a server carry its boot, so that none of them outlives a crash.
-pub enum Event {
-    /// The end of a round, or a wake-up.
-    Turn { server: usize, boot: u32, partition: PartitionId, epoch: Epoch },
-    /// A machine is told something.
-    Tell { server: usize, boot: u32, partition: PartitionId, epoch: Epoch, input: Box<Input> },
-    /// The writer gets to the oldest batch.
-    Commit { server: usize, boot: u32, partition: PartitionId, epoch: Epoch },
-    /// A request arrives at a server.
-    Arrive { server: usize, partition: PartitionId, request: Box<Request> },
-    /// A registration whose address was dialled.
-    Dialled { server: usize, boot: u32, partition: PartitionId, process: usize, is_reachable: bool, holder: Holder },
-    /// A lane gets to a call.
-    FirstByte { call: u64 },
-    /// A call reaches an address.
-    Reach { call: u64, address: u32, errand: Errand },
-    /// A URL's server gets a request.
-    ReachUrl { call: u64, dispatch: Box<Dispatch> },
-    /// A URL's server is done.
-    UrlDone { call: u64, attempt: AttemptId, outcome: Outcome },
-    /// An answer reaches its server.
-    Answer { call: u64, answer: Answered },
-    /// A call has waited for too long.
-    CallDeadline { call: u64 },
-    /// A process composes a beat.
-    Beat { process: usize },
-    /// A process reports what it has finished, or goes on registering or leaving.
-    Flush { process: usize },
-    /// A handler returns.
-    Finish { process: usize, attempt: AttemptId, outcome: Outcome },
-    /// A machine's answer reaches a process.
-    Reply { process: usize, asked: Box<Asked>, answer: Box<rota_core::partition::Answer> },
-    /// A process starts for this worker.
-    Start { slot: usize },
-    /// A server claims a partition.
-    Claim { server: usize, partition: PartitionId },
-    /// A server starts again.
-    Restart { server: usize },
-    /// A server is told that a term is over.
-    TermOver { server: usize, boot: u32, partition: PartitionId, epoch: Epoch },
-    /// An operator does something.
-    Operate,
-    /// A fault of this kind happens.
-    Fault(Fault),
-    /// Faults and operators stop.
-    Heal,
-    /// Jobs are paused; what is open has to end.
-    Pause,
-    /// A look at whether everything has ended.
-    Look,
-}
+use crate::worker::Slot;
 
 /// A machine on its server.
 pub struct Hosted {
@@ -178,24 +94,6 @@ pub struct Dice {
     pub chaos: Rng,
 }
 
-/// All processes there ever were.
-#[derive(Default)]
-pub struct Fleet {
-    /// Workers by name.
-    pub slots: Vec<Slot>,
-    /// Every start of them.
-    pub processes: Vec<Process>,
-    /// Who listens where.
-    pub addresses: BTreeMap<u32, usize>,
-}
-
-impl Processes for Fleet {
-    fn is_alive(&self, incarnation: Incarnation) -> bool {
-        let process = self.processes.iter().find(|p| p.incarnation == incarnation);
-        process.is_some_and(|p| p.is_alive && !(p.is_stopping && p.running() == 0 && p.unacknowledged().is_empty()))
-    }
-}
-
 /// The checks that keep something.
 pub struct Checks {
     /// 1 and 11.
@@ -242,6 +140,8 @@ pub struct World {
     pub(crate) fleet: Fleet,
     /// Links between a server and a worker, by direction, that are cut until then.
     pub(crate) cuts: BTreeMap<(usize, usize, bool), Micros>,
+    /// Partitions of the store that are unavailable until then.
+    pub(crate) outages: Vec<Micros>,
     pub(crate) calls: BTreeMap<u64, Call>,
     pub(crate) call_last: u64,
     pub(crate) reply_last: u64,
@@ -260,31 +160,30 @@ pub struct World {
     pub(crate) broken: Option<Broken>,
 }
 
-/// Apps of the store: one in each partition, a second in the first, and one for URLs in the second.
-#[must_use]
-pub fn apps() -> Vec<(PartitionId, App)> {
-    let app = |id: u32, partition: u16, name: &str| {
-        let app = App { id: AppId(id), namespace: "default".to_owned(), name: name.to_owned(), pending_max: 1_000 };
-        (PartitionId(partition), app)
-    };
-    vec![
-        app(1, 0, "pay"),
-        app(2, 1, "etl"),
-        app(3, 2, "mail"),
-        app(4, 3, "feed"),
-        app(5, 0, "pay2"),
-        app(URL_APP, 1, App::URL),
-    ]
-}
+/// Apps of the store, numbered from 1, with their partitions: one in each, a second in the first, and
+/// one for URLs in the second.
+const APPS: [(&str, u16); 6] = [("pay", 0), ("etl", 1), ("mail", 2), ("feed", 3), ("pay2", 0), (App::URL, 1)];
 
 /// The app of URL jobs.
 pub const URL_APP: u32 = 6;
 
+/// The app whose workers seldom answer probes and cancels, and whose jobs run at most once.
+pub const UNRELIABLE_APP: u32 = 4;
+
 /// The partition of an app.
 #[must_use]
 pub fn partition_of(app: u32) -> PartitionId {
-    let known = apps().into_iter().find(|(_, a)| a.id.0 == app).map(|(p, _)| p);
-    known.expect("only apps of this world are named")
+    PartitionId(APPS[app as usize - 1].1)
+}
+
+fn apps() -> impl Iterator<Item = App> {
+    let app = |(id, (name, _)): (u32, (&str, u16))| App {
+        id: AppId(id),
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        pending_max: 1_000,
+    };
+    (1..).zip(APPS).map(app)
 }
 
 impl World {
@@ -302,8 +201,8 @@ impl World {
         let servers = (0..SERVERS).map(|_| server(&scenario, &mut dice.chaos)).collect();
         let slack_ms = scenario.wall_slack_ms();
         let mut store = Store::new(PARTITIONS);
-        for (partition, app) in apps() {
-            store.part_mut(partition).apps.insert(app.id, app);
+        for app in apps() {
+            store.part_mut(partition_of(app.id.0)).apps.insert(app.id, app);
         }
         let checks = Checks {
             coverage: Coverage::default(),
@@ -325,6 +224,7 @@ impl World {
             owners: (0..usize::from(PARTITIONS)).map(|p| p % SERVERS).collect(),
             fleet: Fleet::default(),
             cuts: BTreeMap::new(),
+            outages: vec![0; usize::from(PARTITIONS)],
             calls: BTreeMap::new(),
             call_last: 0,
             reply_last: 0,
@@ -365,8 +265,8 @@ impl World {
                     app,
                     name: format!("w{app}-{n}"),
                     id: WorkerId(id),
-                    disk: if n == 0 { "ssd" } else { *rng.pick(&["ssd", "hdd"]) },
-                    is_unreliable: app == 4,
+                    disk: if n == 0 { "ssd" } else { if rng.chance(500_000) { "ssd" } else { "hdd" } },
+                    is_unreliable: app == UNRELIABLE_APP,
                     process: None,
                     capacity: *rng.pick(&[0, 0, 1, 3, 8]),
                 };
@@ -457,21 +357,6 @@ impl World {
             Event::Heal => self.heal(),
             Event::Pause => self.pause_all(),
             Event::Look => self.look(),
-        }
-    }
-}
-
-impl Event {
-    /// The server at which it happens, and the start that it belongs to.
-    fn server(&self) -> Option<(usize, Option<u32>)> {
-        match self {
-            Event::Turn { server, boot, .. }
-            | Event::Tell { server, boot, .. }
-            | Event::Commit { server, boot, .. }
-            | Event::Dialled { server, boot, .. }
-            | Event::TermOver { server, boot, .. } => Some((*server, Some(*boot))),
-            Event::Arrive { server, .. } => Some((*server, None)),
-            _ => None,
         }
     }
 }

@@ -16,6 +16,9 @@ use crate::why::Why;
 
 use super::planted;
 
+/// Length from which on a queue of shards is cleared of what no longer waits.
+const QUEUE_LOOKED_THROUGH: usize = 2_000;
+
 impl Machine {
     /// Makes a run and routes its shards, the first to `first` if that is given. A shard that finds no
     /// worker waits in its pool's queue.
@@ -117,7 +120,7 @@ impl Machine {
     }
 
     /// A run all of whose shards have been dispatched is no longer pending.
-    fn leave_pending(&mut self, id: RunId) {
+    pub(super) fn leave_pending(&mut self, id: RunId) {
         let run = self.runs.run_mut(id);
         if run.state == RunState::Pending && run.shards.iter().all(|shard| !shard.attempts.is_empty()) {
             self.set_open_state(id, RunState::Dispatched);
@@ -138,7 +141,7 @@ impl Machine {
     pub(super) fn queue_shard(&mut self, pool: PoolIx, id: RunId, shard: u32) {
         self.fleet.queue_shard(pool, id, shard);
         let waiting = &self.fleet.pool(pool).waiting;
-        if waiting.len() > 2 * self.fleet.pending() as usize + 1_000 {
+        if waiting.len() > QUEUE_LOOKED_THROUGH && waiting.len() > 2 * self.fleet.pending() as usize {
             let runs = &self.runs.runs;
             let waits = |(id, shard): &(RunId, u32)| {
                 runs.get(id).is_some_and(|run| run.shards[*shard as usize].phase == Phase::Waiting)
@@ -185,6 +188,7 @@ impl Machine {
             live.attempts.insert(AttemptId(id.0 | (1 << 60)));
         }
         let incarnation = live.registration.incarnation;
+        let to = (!live.is_host).then(|| live.registration.clone());
         let open = self.runs.run_mut(run);
         open.live += 1;
         open.unreleased += 1;
@@ -200,6 +204,7 @@ impl Machine {
                 no,
                 worker,
                 incarnation,
+                to,
                 at: now.wall,
                 at_mono: now.mono,
                 aged_ms: 0,

@@ -11,6 +11,7 @@ use super::timer::Timer;
 use super::{Machine, planted};
 use crate::batch::{AttemptState, Row, RunState};
 use crate::id::{AttemptId, Incarnation, RunId, Seq, WorkerId};
+use crate::limits;
 use crate::time::Now;
 use crate::why::Why;
 use crate::worker::WorkerState;
@@ -75,7 +76,7 @@ impl Machine {
             shard: attempt.shard,
             no: attempt.no,
             epoch: self.epoch,
-            worker: (!live.is_host).then(|| live.registration.clone()),
+            worker: (!live.is_host).then(|| attempt.to.clone().unwrap_or_else(|| live.registration.clone())),
             incarnation: attempt.incarnation,
         }
     }
@@ -150,7 +151,7 @@ impl Machine {
                 self.end(now, id, state, Some(why), None, Place::Released);
             }
             // A host has no other candidate, and its jobs expect to hear of it.
-            Life::Sending | Life::InDoubt(_) if is_host => {
+            Life::Sending | Life::InDoubt(_) if is_host && why != Why::SendDeadline => {
                 self.end(now, id, AttemptState::Failed, Some(why), None, Place::Released);
             }
             Life::Sending | Life::InDoubt(_) => {
@@ -228,7 +229,7 @@ impl Machine {
                 self.accepted(now, id, next_beat);
             }
             ProbeAnswer::Finished(report) => self.report(now, id, report.outcome, report.message),
-            ProbeAnswer::ForeignIncarnation => self.process_gone(now, id, Why::WorkerRestarted),
+            ProbeAnswer::ForeignIncarnation => self.foreign(now, id),
         }
     }
 
@@ -237,8 +238,9 @@ impl Machine {
         let life = attempt.life;
         match answer {
             CancelAnswer::Silent => {}
-            CancelAnswer::Stopping => {
+            CancelAnswer::Stopping { next_beat } => {
                 // Absence in a later beat confirms it, whether or not the send was ever answered.
+                self.runs.attempt_mut(id).seen_from.get_or_insert(next_beat);
                 self.give_credit_back(id);
             }
             CancelAnswer::NeverSent | CancelAnswer::NeverSeen => match life {
@@ -250,7 +252,15 @@ impl Machine {
                 Life::Committing | Life::Sending | Life::Running | Life::InDoubt(_) => {}
             },
             CancelAnswer::Finished(report) => self.report(now, id, report.outcome, report.message),
-            CancelAnswer::ForeignIncarnation => self.process_gone(now, id, Why::WorkerRestarted),
+            CancelAnswer::ForeignIncarnation => self.foreign(now, id),
+        }
+    }
+
+    /// Another incarnation answered. That proves the one that was meant to be gone if it is the address
+    /// that this one had which was asked; another start may live at another address.
+    fn foreign(&mut self, now: Now, id: AttemptId) {
+        if self.runs.attempt(id).is_some_and(|attempt| attempt.to.is_some()) {
+            self.process_gone(now, id, Why::WorkerRestarted);
         }
     }
 
@@ -393,6 +403,10 @@ impl Machine {
         let Some(run) = self.runs.runs.get(&id) else { return };
         let Some(start_ms) = run.policy.timeout.start_ms else { return };
         let waited = u64::try_from(now.wall.0.saturating_sub(run.slot.0)).unwrap_or(0);
+        if !self.clock.is_good() {
+            self.timers.add(now.mono.plus(1_000), Timer::StartDeadline(id));
+            return;
+        }
         if waited < start_ms {
             self.watch_start(now, id);
             return;
@@ -428,6 +442,10 @@ impl Machine {
         let attempts: Vec<AttemptId> = live.attempts.iter().copied().collect();
         if live.state != WorkerState::Offline {
             self.set_worker_state(ix, WorkerState::Offline);
+            self.timers.add(now.mono.plus(limits::OFFLINE_KEPT_MS), Timer::Silence(ix));
+        } else if attempts.is_empty() && now.mono.since(live.heard) >= limits::OFFLINE_KEPT_MS {
+            self.fleet.forget(ix);
+            return;
         }
         for id in attempts {
             if self.runs.attempt(id).is_some_and(|attempt| attempt.life == Life::Running) {

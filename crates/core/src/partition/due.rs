@@ -37,7 +37,7 @@ impl Machine {
     pub(super) fn pass(&mut self, now: Now) -> bool {
         let mut budget = Budget { apps: BTreeMap::new(), server: progressive(self.permits, self.fleet.pending()) };
         let mut is_caught_up = true;
-        for pool in self.fleet.busy() {
+        for pool in self.fleet.busy_in_turn() {
             if self.fleet.is_blocked(pool) {
                 continue;
             }
@@ -79,7 +79,7 @@ impl Machine {
 
     /// A slot's first evaluation.
     pub(super) fn take_due(&mut self, now: Now, ix: JobIx, slot: UnixMs, budget: &mut Budget) {
-        let slot = self.judge_lateness(now, ix, slot);
+        let slot = self.judge_lateness(now, ix, slot, now.wall);
         let pool = self.jobs.get(ix).pool;
         let considered = match self.fleet.pool(pool).blocked {
             Some(why) if !self.fleet.pool(pool).held.is_empty() => Considered::Held(why),
@@ -114,6 +114,10 @@ impl Machine {
             if !self.may_write(ix) {
                 return false;
             }
+            // Behind the front it waited for what the front waited for.
+            if let Some(why) = self.fleet.pool(pool).blocked {
+                self.jobs.set_held_why(ix, why);
+            }
             match self.consider(now, ix, slot, budget) {
                 Considered::Covered => self.unqueue(pool, ix),
                 Considered::Held(why) => {
@@ -141,11 +145,12 @@ impl Machine {
         }
         let Place::Held { slot, .. } = self.jobs.get(ix).place else { return };
         let Some(deadline) = self.start_deadline(ix, slot) else { return };
-        if deadline < now.wall && self.may_write(ix) {
+        if deadline < now.wall && self.clock.is_good() && self.may_write(ix) {
             self.skip(now, ix, slot, Why::StartDeadline);
         } else {
             let wait = u64::try_from(deadline.0.saturating_sub(now.wall.0)).unwrap_or(0);
-            self.timers.add(now.mono.plus(wait + 1), Timer::HeldDeadline(ix));
+            let wait = if self.clock.is_good() { wait + 1 } else { wait.max(1_000) };
+            self.timers.add(now.mono.plus(wait), Timer::HeldDeadline(ix));
         }
     }
 
@@ -175,9 +180,6 @@ impl Machine {
             Ok(worker) => {
                 budget.apps.insert(app, left.saturating_sub(shards));
                 budget.server = budget.server.saturating_sub(shards);
-                if let Place::Held { why: Why::Cap | Why::NoCredit | Why::NoCapacity, .. } = self.jobs.get(ix).place {
-                    self.jobs.excuse(ix, now.wall);
-                }
                 self.admit(now, ix, slot, Origin::Schedule, None, Some(worker));
                 self.advance(now, ix, slot);
                 Considered::Covered
@@ -202,14 +204,15 @@ impl Machine {
 
     /// Judges a slot's lateness, once. If it is a misfire, the newest slot that is due stands for it,
     /// and one row covers those before.
-    pub(super) fn judge_lateness(&mut self, now: Now, ix: JobIx, slot: UnixMs) -> UnixMs {
-        let late = now.wall.0.saturating_sub(slot.0);
+    pub(super) fn judge_lateness(&mut self, now: Now, ix: JobIx, slot: UnixMs, until: UnixMs) -> UnixMs {
+        let late = until.0.saturating_sub(slot.0);
         let is_armed_kind = self.jobs.get(ix).is_armed_kind();
-        if late <= self.config.late_max_ms || is_armed_kind || self.jobs.is_excused(ix, slot) {
+        let is_excused = self.jobs.is_excused(ix, slot);
+        if late <= self.config.late_max_ms || is_armed_kind || is_excused {
             return slot;
         }
         let Some(schedule) = self.jobs.get(ix).schedule.clone() else { return slot };
-        let newest = schedule.last_at_or_before(now.wall).unwrap_or(slot).max(slot);
+        let newest = schedule.last_at_or_before(until).unwrap_or(slot).max(slot);
         if newest > slot
             && let Some(last) = schedule.prev_before(newest)
         {
@@ -271,9 +274,12 @@ impl Machine {
         }
     }
 
-    /// Moves a job on from a slot that is covered.
+    /// Moves a job on from a slot that is covered. What became late while our own valve held it is excused.
     pub(super) fn advance(&mut self, now: Now, ix: JobIx, slot: UnixMs) {
         self.cover(ix, slot);
+        if let Place::Held { why: Why::Cap | Why::NoCredit | Why::NoCapacity, .. } = self.jobs.get(ix).place {
+            self.jobs.excuse(ix, now.wall);
+        }
         self.jobs.rest(ix);
         let live = self.jobs.get(ix);
         let next = match live.kind() {
@@ -295,7 +301,8 @@ impl Machine {
     /// Arms a fixed-delay job's next instant; durable with the open batch.
     pub(super) fn arm_delay(&mut self, now: Now, ix: JobIx) {
         let delay = self.jobs.get(ix).schedule.as_ref().and_then(rota_cron::Schedule::delay_ms).unwrap_or(0);
-        let at = self.covered_until(now).plus_ms(i64::try_from(delay).unwrap_or(i64::MAX));
+        let base = if self.clock.is_good() { now.wall } else { self.covered_until(now) };
+        let at = base.plus_ms(i64::try_from(delay).unwrap_or(i64::MAX));
         self.jobs.arm(ix, at);
         self.touched.push(ix);
     }
@@ -313,6 +320,9 @@ impl Machine {
     /// The exception that a job needs beside this mark.
     pub(super) fn exception_needed(&self, ix: JobIx, mark: UnixMs) -> Option<Exception> {
         let live = self.jobs.get(ix);
+        if live.is_broken {
+            return live.stored;
+        }
         let schedule = live.schedule.as_ref()?;
         match (live.state, live.place) {
             (JobState::Paused, _) => live.stored,

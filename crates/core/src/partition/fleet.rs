@@ -112,6 +112,9 @@ pub(super) struct Fleet {
     pools: Vec<Pool>,
     /// Pools with something in a queue.
     busy: BTreeSet<PoolIx>,
+    served_last: Option<PoolIx>,
+    /// Places of forgotten workers.
+    free: Vec<WorkerIx>,
     pool_index: BTreeMap<(AppId, PoolKey), PoolIx>,
 }
 
@@ -161,7 +164,7 @@ impl Fleet {
     }
 
     pub(super) fn workers(&self) -> impl Iterator<Item = (WorkerIx, &Live)> {
-        (0u32..).map(WorkerIx).zip(self.workers.iter())
+        (0u32..).map(WorkerIx).zip(self.workers.iter()).filter(|(ix, _)| !self.free.contains(ix))
     }
 
     pub(super) fn find(&self, id: WorkerId) -> Option<WorkerIx> {
@@ -203,11 +206,12 @@ impl Fleet {
     }
 
     fn push(&mut self, registration: Arc<Registration>, is_host: bool, state: WorkerState, now: Mono) -> WorkerIx {
-        let ix = WorkerIx(u32::try_from(self.workers.len()).expect("workers are fewer than 2^32"));
+        let next = WorkerIx(u32::try_from(self.workers.len()).expect("workers are fewer than 2^32"));
+        let ix = self.free.pop().unwrap_or(next);
         if let Some(app) = self.apps.get_mut(&registration.app) {
             app.workers.push(ix);
         }
-        self.workers.push(Live {
+        let live = Live {
             registration,
             is_host,
             is_ghost: false,
@@ -218,8 +222,26 @@ impl Fleet {
             sending: 0,
             avoid_until: now,
             avoided_for: 0,
-        });
+        };
+        match self.workers.get_mut(ix.0 as usize) {
+            Some(place) => *place = live,
+            None => self.workers.push(live),
+        }
         ix
+    }
+
+    /// Forgets a worker that has been offline for long and holds no attempt.
+    pub(super) fn forget(&mut self, ix: WorkerIx) {
+        let live = self.worker(ix);
+        assert!(live.attempts.is_empty() && !live.is_host, "a worker is kept as long as an attempt names it");
+        let (id, app) = (live.registration.id, live.registration.app);
+        if self.by_id.remove(&id).is_some() {
+            self.free.push(ix);
+        }
+        if let Some(app) = self.apps.get_mut(&app) {
+            app.workers.retain(|other| *other != ix);
+        }
+        self.members_changed(app);
     }
 
     /// The stand-in for a worker that is known only from an attempt: offline, without an address.
@@ -270,6 +292,9 @@ impl Fleet {
     /// Leaves a worker alone for a while, longer each time in a row.
     pub(super) fn avoid(&mut self, ix: WorkerIx, now: Mono) -> Mono {
         let live = self.worker_mut(ix);
+        if live.avoid_until > now {
+            return live.avoid_until; // one burst of refusals is one refusal
+        }
         live.avoided_for = (live.avoided_for * 2).clamp(AVOID_FIRST_MS, AVOID_MAX_MS);
         live.avoid_until = now.plus(live.avoided_for);
         live.avoid_until
@@ -324,9 +349,12 @@ impl Fleet {
         &mut self.pools[ix.0 as usize]
     }
 
-    /// Pools with something in a queue.
-    pub(super) fn busy(&self) -> Vec<PoolIx> {
-        self.busy.iter().copied().collect()
+    /// Pools with something in a queue, from another one on each time, so that none takes all there is.
+    pub(super) fn busy_in_turn(&mut self) -> Vec<PoolIx> {
+        let from = self.served_last.map_or(PoolIx(0), |last| PoolIx(last.0.saturating_add(1)));
+        let pools: Vec<PoolIx> = self.busy.range(from..).chain(self.busy.range(..from)).copied().collect();
+        self.served_last = pools.first().copied();
+        pools
     }
 
     pub(super) fn queue_held(&mut self, ix: PoolIx, job: JobIx) {
@@ -395,7 +423,13 @@ impl Fleet {
     pub(super) fn is_blocked(&self, pool: PoolIx) -> bool {
         let at = self.pool(pool);
         let stirred = self.apps.get(&at.app).map_or(0, |app| app.stirred);
-        at.blocked.is_some_and(|why| why != Why::Cap) && at.blocked_at == stirred
+        let membership = self.apps.get(&at.app).map_or(0, |app| app.membership);
+        match at.blocked {
+            None | Some(Why::Cap) => false,
+            // Nothing but a change of workers can help.
+            Some(Why::NoWorker | Why::NoWorkerForHandler | Why::NoWorkerForLabels) => at.seen == membership,
+            Some(_) => at.blocked_at == stirred,
+        }
     }
 
     /// Brings a pool's members up to date with the app's membership.

@@ -30,6 +30,8 @@ pub(super) struct Live {
     pub(super) schedule: Option<Schedule>,
     pub(super) policy: Arc<Policy>,
     pub(super) body: Arc<Body>,
+    /// Its stored definition cannot be compiled.
+    pub(super) is_broken: bool,
     pub(super) place: Place,
     /// The pool in whose queue the job has an entry, which may be older than its place.
     pub(super) queued: Option<PoolIx>,
@@ -74,8 +76,9 @@ pub(super) struct Jobs {
     held: BTreeSet<JobIx>,
     /// Slots up to this instant are late through our own valve, which is no misfire.
     excused: BTreeMap<JobIx, UnixMs>,
-    policies: BTreeSet<Arc<Policy>>,
-    schedules: BTreeSet<Schedule>,
+    /// Policies and schedules in use, with the number of jobs that share each.
+    policies: BTreeMap<Arc<Policy>, u32>,
+    schedules: BTreeMap<Schedule, u32>,
     pub(super) counts: [u64; 3],
 }
 
@@ -98,25 +101,15 @@ impl Jobs {
 
     /// Adds a job, or replaces the definition of the one with this id, at rest.
     pub(super) fn put(&mut self, job: Job, pool: PoolIx) -> JobIx {
-        let policy = match self.policies.get(&job.policy) {
-            Some(known) => known.clone(),
-            None => {
-                self.policies.insert(job.policy.clone());
-                job.policy
-            }
-        };
-        let schedule = job.schedule.map(|schedule| match self.schedules.get(&schedule) {
-            Some(known) => known.clone(),
-            None => {
-                self.schedules.insert(schedule.clone());
-                schedule
-            }
-        });
+        let policy = share(&mut self.policies, job.policy);
+        let schedule = job.schedule.map(|schedule| share(&mut self.schedules, schedule));
         if let Some(ix) = self.find(job.id) {
             self.rest(ix);
+            self.unshare(ix);
             self.set_state(ix, job.state);
             let live = self.get_mut(ix);
             live.version = job.version;
+            live.is_broken = false;
             live.pool = pool;
             live.schedule = schedule;
             live.policy = policy;
@@ -132,6 +125,7 @@ impl Jobs {
             schedule,
             policy,
             body: job.body,
+            is_broken: false,
             place: Place::Rest,
             queued: None,
             holders: 0,
@@ -161,9 +155,18 @@ impl Jobs {
         self.get_mut(ix).state = state;
     }
 
+    fn unshare(&mut self, ix: JobIx) {
+        let (policy, schedule) = (self.get(ix).policy.clone(), self.get(ix).schedule.clone());
+        give_back(&mut self.policies, &policy);
+        if let Some(schedule) = schedule {
+            give_back(&mut self.schedules, &schedule);
+        }
+    }
+
     /// Forgets a deleted job.
     pub(super) fn forget(&mut self, ix: JobIx) {
         self.rest(ix);
+        self.unshare(ix);
         self.excused.remove(&ix);
         let id = self.get(ix).id;
         if let Some(count) = count_of(self.get(ix).state) {
@@ -259,6 +262,26 @@ impl Jobs {
 
     pub(super) fn all(&self) -> impl Iterator<Item = (JobIx, &Live)> {
         self.index.values().map(|ix| (*ix, self.get(*ix)))
+    }
+}
+
+/// The value that equal ones share.
+fn share<T: Ord + Clone>(shared: &mut BTreeMap<T, u32>, value: T) -> T {
+    if let Some((known, _)) = shared.get_key_value(&value) {
+        let known = known.clone();
+        *shared.get_mut(&known).expect("it was just found") += 1;
+        return known;
+    }
+    shared.insert(value.clone(), 1);
+    value
+}
+
+fn give_back<T: Ord>(shared: &mut BTreeMap<T, u32>, value: &T) {
+    if let Some(count) = shared.get_mut(value) {
+        *count -= 1;
+        if *count == 0 {
+            shared.remove(value);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::timer::Timer;
 use super::{Machine, clock, fleet, jobs, pipeline, planted, publish, runs, timer};
 use crate::batch::{self, AttemptState, Exception, Loaded, OpenRun, Origin, RunState};
 use crate::id::{Block, JobId, RunId, WorkerId};
-use crate::job::{Body, Definition, Delivery, JobState, Overlap, Policy, Retry, Strategy, Target, Timeout};
+use crate::job::{Body, Definition, Delivery, Job, JobState, Overlap, Policy, Retry, Strategy, Target, Timeout};
 use crate::label::Selector;
 use crate::limits;
 use crate::time::{Now, UnixMs};
@@ -43,6 +43,7 @@ impl Machine {
             processed: loaded.mark,
             mark: loaded.mark,
             suspect_until: None,
+            was_suspect: false,
             fired_max,
             // Rows above the mark: whoever loads next has to find them too.
             ids_since_caught_up: (fired_max > loaded.mark).then_some(0),
@@ -83,8 +84,33 @@ impl Machine {
                 let ix = self.install(now, job);
                 self.jobs.get_mut(ix).stored = exception;
             }
-            Err(invalid) => self.stats.broken.push((definition.id, invalid.to_string())),
+            Err(invalid) => self.load_broken(now, definition, exception, invalid.to_string()),
         }
+    }
+
+    /// A definition that this binary cannot compile fires nothing, loses no slot (an exception keeps its
+    /// place for a binary that can), is shown with its reason, and can be edited and deleted.
+    fn load_broken(&mut self, now: Now, definition: &Definition, exception: Option<Exception>, reason: String) {
+        let (policy, body) = unknown(&definition.name, 1);
+        let ix = self.install(
+            now,
+            Job {
+                id: definition.id,
+                version: definition.version,
+                app: definition.app,
+                state: definition.state,
+                schedule: None,
+                policy,
+                body,
+            },
+        );
+        let live = self.jobs.get_mut(ix);
+        live.is_broken = true;
+        live.stored = exception;
+        if exception.is_none() && definition.state == JobState::Enabled {
+            self.set_exception(ix, Some(Exception::Covered(self.mark)));
+        }
+        self.stats.broken.push((definition.id, reason));
     }
 
     /// Puts every enabled job at its first slot that no row covers.
@@ -167,6 +193,7 @@ impl Machine {
         for shard in 0..u32::try_from(self.runs.run(id).shards.len()).expect("bounded") {
             self.load_shard(now, id, shard, &attempts);
         }
+        self.leave_pending(id);
     }
 
     /// The policy and body that made a run. If its definition cannot be had or compiled any more, the
@@ -181,17 +208,7 @@ impl Machine {
             let live = self.jobs.get(ix);
             return (live.policy.clone(), live.body.clone());
         }
-        let policy = Policy {
-            strategy: Strategy::Default,
-            selector: Selector::default(),
-            overlap: Overlap::Allow,
-            retry: Retry::default(),
-            timeout: Timeout::default(),
-            shards: run.shards,
-            delivery: Delivery::AtMostOnce,
-        };
-        let target = Target::Handler { name: String::new(), param: String::new() };
-        (Arc::new(policy), Arc::new(Body { name: format!("job {}", run.job), zone: Zone::utc(), target }))
+        unknown(&format!("job {}", run.job), run.shards)
     }
 
     fn load_attempt(&mut self, now: Now, row: &batch::Attempt, run: &batch::Run) {
@@ -245,6 +262,9 @@ impl Machine {
             }
             Life::Ended(_) | Life::Committing | Life::Sending | Life::Running => {}
         }
+        let registration = &self.fleet.worker(worker).registration;
+        let is_known = !registration.url.is_empty() && registration.incarnation == row.incarnation;
+        let to = is_known.then(|| registration.clone());
         self.runs.attempts.insert(
             row.id,
             Attempt {
@@ -254,6 +274,7 @@ impl Machine {
                 no: row.no,
                 worker,
                 incarnation: row.incarnation,
+                to,
                 at: row.at,
                 at_mono: now.mono,
                 aged_ms: gone,
@@ -303,6 +324,21 @@ impl Machine {
             self.after_attempt(now, id, shard, last.state, last.why, place);
         }
     }
+}
+
+/// What stands for a definition that cannot be compiled: nothing new is made of it.
+fn unknown(name: &str, shards: u32) -> (Arc<Policy>, Arc<Body>) {
+    let policy = Policy {
+        strategy: Strategy::Default,
+        selector: Selector::default(),
+        overlap: Overlap::Allow,
+        retry: Retry::default(),
+        timeout: Timeout::default(),
+        shards,
+        delivery: Delivery::AtMostOnce,
+    };
+    let target = Target::Handler { name: String::new(), param: String::new() };
+    (Arc::new(policy), Arc::new(Body { name: name.to_owned(), zone: Zone::utc(), target }))
 }
 
 /// Whether an attempt that another one followed counts against the job's retries.

@@ -12,6 +12,7 @@ use super::timer::Timer;
 use super::{Machine, planted};
 use crate::batch::{AttemptState, Row};
 use crate::id::{AttemptId, Incarnation, WorkerId};
+use crate::limits;
 use crate::time::Now;
 use crate::why::Why;
 use crate::worker::{Registration, WorkerState};
@@ -175,6 +176,7 @@ impl Machine {
         };
         let held: Vec<AttemptId> = self.fleet.worker(ix).attempts.iter().copied().collect();
         self.set_worker_state(ix, WorkerState::Offline);
+        self.timers.add(now.mono.plus(limits::OFFLINE_KEPT_MS), Timer::Silence(ix));
         for id in held {
             if self.runs.attempt(id).is_some_and(|attempt| attempt.incarnation == incarnation) {
                 self.process_gone(now, id, Why::WorkerGone);

@@ -242,8 +242,11 @@ pub enum CancelAnswer {
     NeverSent,
     /// The worker never saw it, and refuses it from now on.
     NeverSeen,
-    /// The worker stops it; the result follows.
-    Stopping,
+    /// The worker stops it; the result follows. The number of the next beat that the worker composes.
+    Stopping {
+        /// See [`Beat::no`].
+        next_beat: u64,
+    },
     /// It has ended.
     Finished(Report),
     /// Another incarnation answered at the same address.

@@ -75,6 +75,7 @@ pub struct Machine {
     mark: UnixMs,
     /// Slots up to here came while the wall clock was suspect.
     suspect_until: Option<UnixMs>,
+    was_suspect: bool,
     /// The latest slot that has a row.
     fired_max: UnixMs,
     /// The lowest id minted since the mark last was at or above every slot that has a row.
@@ -89,7 +90,9 @@ impl Machine {
     pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
         self.clock.look(now);
         if !self.clock.is_good() {
-            self.suspect_until = self.suspect_until.max(Some(now.wall));
+            self.was_suspect = true;
+        } else if std::mem::take(&mut self.was_suspect) {
+            self.suspect_until = Some(now.wall);
         }
         match input {
             Input::Turn => self.turn(now, out),
@@ -190,7 +193,9 @@ impl Machine {
     }
 
     fn list_long_runs(&mut self, now: Now) {
-        while let Some(id) = self.runs.next_to_list(now.mono) {
+        while !self.pipeline.is_full()
+            && let Some(id) = self.runs.next_to_list(now.mono)
+        {
             let run = self.runs.run_mut(id);
             run.is_listed = true;
             let (state, why) = (run.state, run.is_killed.then_some(Why::KilledByUser));

@@ -73,6 +73,7 @@ impl Machine {
         let mut held = Vec::new();
         for (_, live) in self.jobs.held() {
             if let Place::Held { slot, why, since } = live.place {
+                let why = self.fleet.pool(live.pool).blocked.unwrap_or(why);
                 *held_counts.entry((live.app, why)).or_default() += 1;
                 if held.len() < LISTED_MAX {
                     held.push(Held { job: live.id, slot, why, since });

@@ -52,6 +52,7 @@ impl Machine {
         };
         if let Some(ix) = known {
             self.close_version(now, ix);
+            self.stats.broken.retain(|(broken, _)| *broken != definition.id);
         }
         let is_new = known.is_none();
         let (id, version) = (definition.id, definition.version);
@@ -79,17 +80,18 @@ impl Machine {
         let mut fired = 0;
         while let Some(slot) = self.first_uncovered(ix, until) {
             let is_judged = matches!(self.jobs.get(ix).place, Place::Held { .. });
-            let slot = if is_judged { slot } else { self.judge_lateness(now, ix, slot) };
+            let slot = if is_judged { slot } else { self.judge_lateness(now, ix, slot, until) };
             let live = self.jobs.get(ix);
             let has_room = fired < CLOSING_SLOTS_MAX && self.ids.left() > u64::from(live.policy.shards) + 1;
-            if live.policy.overlap == Overlap::Skip && live.holders > 0 {
-                self.skip(now, ix, slot, Why::Overlap);
-            } else if has_room {
-                self.admit(now, ix, slot, Origin::Schedule, None, None);
-                self.advance(now, ix, slot);
-            } else {
+            if !has_room {
                 self.cover_rest(now, ix, slot, until);
                 break;
+            }
+            if live.policy.overlap == Overlap::Skip && live.holders > 0 {
+                self.skip(now, ix, slot, Why::Overlap);
+            } else {
+                self.admit(now, ix, slot, Origin::Schedule, None, None);
+                self.advance(now, ix, slot);
             }
             fired += 1;
         }
@@ -117,7 +119,7 @@ impl Machine {
     /// Slots up to here belong to what was before a change: never before the mark, even if the wall
     /// clock is, and no further than what was covered while the wall clock is suspect.
     pub(super) fn covered_until(&self, now: Now) -> UnixMs {
-        let covered = self.processed.max(self.mark);
+        let covered = self.processed.max(self.mark).max(self.fired_max);
         if self.clock.is_good() { covered.max(now.wall) } else { covered }
     }
 
@@ -277,6 +279,7 @@ impl Machine {
         let job = self.jobs.get(ix).id;
         self.set_exception(ix, None);
         self.pipeline.write(Row::JobState { job, state: JobState::Deleted, at: until, by });
+        self.stats.broken.retain(|(broken, _)| *broken != job);
         self.jobs.forget(ix);
         let open: Vec<RunId> = self.runs.runs.values().filter(|run| run.job == job).map(|run| run.id).collect();
         for id in open {
@@ -310,7 +313,9 @@ impl Machine {
         let (app, shards) = (live.app, live.policy.shards);
         let pending = self.fleet.app(app).map_or((0, 0), |a| (a.app.pending_max, a.pending));
         let left = pending.0.saturating_sub(pending.1).min(self.permits.saturating_sub(self.fleet.pending()));
-        let refusal = if live.policy.overlap == Overlap::Skip && live.holders > 0 {
+        let refusal = if live.is_broken {
+            Some(Why::Invalid)
+        } else if live.policy.overlap == Overlap::Skip && live.holders > 0 {
             Some(Why::Overlap)
         } else if !self.may_enter(app, shards, left) {
             Some(Why::PendingFull)

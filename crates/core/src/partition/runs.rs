@@ -12,6 +12,7 @@ use crate::id::{AppId, AttemptId, Incarnation, JobId, RunId, Version};
 use crate::job::{Body, Policy};
 use crate::time::{Mono, UnixMs};
 use crate::why::Why;
+use crate::worker::Registration;
 
 /// An open run.
 #[derive(Debug)]
@@ -71,6 +72,8 @@ pub(super) struct Attempt {
     pub(super) no: u32,
     pub(super) worker: WorkerIx,
     pub(super) incarnation: Incarnation,
+    /// The registration of that incarnation, if it is known: where to ask after the attempt.
+    pub(super) to: Option<Arc<Registration>>,
     pub(super) at: UnixMs,
     /// When this machine first knew of it, and how old it was then.
     pub(super) at_mono: Mono,

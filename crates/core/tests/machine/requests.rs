@@ -69,7 +69,7 @@ fn a_kill_is_final_whatever_the_worker_says_later() {
     assert_eq!(rig.kill(run), Answer::Killing);
     assert_eq!(rig.cancels.len(), 1);
     assert_eq!(rig.run(run).state, RunState::Running, "stopping until it is confirmed");
-    rig.step(Input::Cancelled { attempt: send.attempt, answer: CancelAnswer::Stopping });
+    rig.step(Input::Cancelled { attempt: send.attempt, answer: CancelAnswer::Stopping { next_beat: 9 } });
     rig.restart(1_000);
     assert_eq!(rig.cancels.len(), 1, "the kill outlives a restart");
     rig.report(&send, Outcome::Success);

@@ -145,7 +145,7 @@ fn probed(enquiry: &Enquiry, response: &Response) -> ProbeAnswer {
 fn cancelled(enquiry: &Enquiry, response: &Response) -> CancelAnswer {
     match status(response) {
         Some(wire::Status::NeverSeen) => CancelAnswer::NeverSeen,
-        Some(wire::Status::Running { .. }) => CancelAnswer::Stopping,
+        Some(wire::Status::Running { next_beat }) => CancelAnswer::Stopping { next_beat },
         Some(wire::Status::Finished { result }) => {
             report(enquiry, result).map_or(CancelAnswer::Silent, CancelAnswer::Finished)
         }

@@ -30,7 +30,8 @@ fn write_everything(bench: &mut Bench) -> Loaded {
     let (settle, report) = (bench.job("settle"), bench.job("report"));
     let settle_2 = Definition { at: T.plus_ms(1), by: "x".to_owned(), ..definition(settle, 2, bench.app, "settle") };
     let (w1, w2) = (registration(WorkerId(1), bench.app, "w1"), registration(WorkerId(2), bench.app, "w2"));
-    let w1_again = Registration { incarnation: rota_core::id::Incarnation(8), url: "http://h:1".to_owned(), ..w1.clone() };
+    let w1_again =
+        Registration { incarnation: rota_core::id::Incarnation(8), url: "http://h:1".to_owned(), ..w1.clone() };
     let run = Run {
         origin: Origin::Api,
         state: RunState::Pending,
@@ -211,12 +212,17 @@ pub fn a_run_of_an_older_version_brings_its_definition(open: Open<'_>) {
 /// Of scheduled rows above the mark, the last slot counts; of listed ones too.
 pub fn slots_above_the_mark_are_covered_up_to_the_last(open: Open<'_>) {
     let mut bench = Bench::open(open);
-    let (settle, report) = (bench.job("settle"), bench.job("report"));
-    let at = |n, job, slot, slot_last| Run { slot: T.plus_ms(slot), slot_last: T.plus_ms(slot_last), ..bench.skipped(n, job) };
+    let (settle, report, at_mark) = (bench.job("settle"), bench.job("report"), bench.job("at-mark"));
+    let at = |n, job, slot, slot_last| Run {
+        slot: T.plus_ms(slot),
+        slot_last: T.plus_ms(slot_last),
+        ..bench.skipped(n, job)
+    };
     let by_hand = Run { origin: Origin::Manual, ..at(5, report, 900, 900) };
     let listed = at(1, report, 40, 60);
-    let rows = [&listed, &at(2, settle, 10, 70), &at(3, settle, 71, 71), &at(4, report, 1, 5), &by_hand, &at(6, settle, 9, 9)];
-    let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
+    let ranges = [(2, settle, 10, 70), (3, settle, 71, 71), (4, report, 1, 5), (6, settle, 9, 9), (7, at_mark, 50, 50)];
+    let ranges = ranges.map(|(n, job, slot, slot_last)| at(n, job, slot, slot_last));
+    let mut rows: Vec<Row> = ranges.iter().chain([&listed, &by_hand]).map(row).collect();
     rows.push(Row::Listed { run: listed.id, is_open: true });
     let batch = Batch { mark: T.plus_ms(50), floor: ID + 2, ..bench.batch(rows) };
     bench.apply(batch);
@@ -253,7 +259,10 @@ pub fn a_first_attempt_may_follow_its_run(open: Open<'_>) {
     bench.commit(vec![row(&run)]);
     assert_eq!(bench.query.attempts(run.id), Ok(vec![]));
     let later = Attempt { at: run.at.plus_ms(400), ..first(&run) };
-    bench.commit(vec![sent(&later), Row::RunSet { run: run.id, state: RunState::Dispatched, why: None, ended_at: None }]);
+    bench.commit(vec![
+        sent(&later),
+        Row::RunSet { run: run.id, state: RunState::Dispatched, why: None, ended_at: None },
+    ]);
     assert_eq!(bench.query.attempts(run.id), Ok(vec![later.clone()]));
     bench.commit(vec![success(&run), set(&done(&later))]);
     assert_eq!(bench.query.attempts(run.id), Ok(vec![done(&later)]));
@@ -268,7 +277,10 @@ pub fn sets_change_only_what_can_change(open: Open<'_>) {
     bench.commit(vec![row(&run), sent(&first(&run))]);
     let lost = Attempt { state: AttemptState::Lost, why: Some(Why::WorkerSilent), message: None, ..done(&first(&run)) };
     let ended = Some(T.plus_ms(20));
-    bench.commit(vec![set(&lost), Row::RunSet { run: run.id, state: RunState::Lost, why: Some(Why::WorkerSilent), ended_at: ended }]);
+    bench.commit(vec![
+        set(&lost),
+        Row::RunSet { run: run.id, state: RunState::Lost, why: Some(Why::WorkerSilent), ended_at: ended },
+    ]);
     let late = Attempt { message: Some("late: done".into()), worker: WorkerId(9), at: T.plus_ms(99), ..lost.clone() };
     bench.commit(vec![set(&late)]);
     assert_eq!(bench.query.attempts(run.id), Ok(vec![Attempt { message: late.message, ..lost }]));

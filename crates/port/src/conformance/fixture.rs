@@ -117,7 +117,13 @@ impl Bench {
     /// A skipped row of the app.
     pub(super) fn skipped(&self, n: u64, job: JobId) -> Run {
         let run = self.run(n, job);
-        Run { state: RunState::Skipped, why: Some(rota_core::why::Why::Overlap), shards: 0, ended_at: Some(run.at), ..run }
+        Run {
+            state: RunState::Skipped,
+            why: Some(rota_core::why::Why::Overlap),
+            shards: 0,
+            ended_at: Some(run.at),
+            ..run
+        }
     }
 }
 
@@ -146,7 +152,10 @@ pub(super) fn definition(job: JobId, version: u32, app: AppId, name: &str) -> De
         version: Version(version),
         app,
         name: name.to_owned(),
-        spec: Spec { timeout: rota_core::job::Timeout { start_ms: Some(1), attempt_ms: None }, ..Spec::new(When::EveryMs(1_000), target) },
+        spec: Spec {
+            timeout: rota_core::job::Timeout { start_ms: Some(1), attempt_ms: None },
+            ..Spec::new(When::EveryMs(1_000), target)
+        },
         state: JobState::Enabled,
         at: T,
         by: "someone".to_owned(),
@@ -178,7 +187,13 @@ pub(super) fn attempt(run: &Run, shard: u32, no: u32, id: u64) -> Attempt {
 /// The attempt, ended well and released.
 pub(super) fn done(attempt: &Attempt) -> Attempt {
     let end = Some(attempt.at.plus_ms(7));
-    Attempt { state: AttemptState::Success, ended_at: end, released_at: end, message: Some("done".into()), ..attempt.clone() }
+    Attempt {
+        state: AttemptState::Success,
+        ended_at: end,
+        released_at: end,
+        message: Some("done".into()),
+        ..attempt.clone()
+    }
 }
 
 /// The row that ends a run well.

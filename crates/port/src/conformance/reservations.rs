@@ -20,8 +20,10 @@ fn job_name(app: AppId, name: &str) -> Reservation {
 /// An app is found by its name; its settings change only if new ones are given.
 pub fn the_same_app_is_made_once(open: Open<'_>) {
     let mut bench = Bench::open(open);
-    let app = |namespace: &str, pending_max| {
-        Reservation::App { namespace: namespace.to_owned(), name: "pay".to_owned(), pending_max }
+    let app = |namespace: &str, pending_max| Reservation::App {
+        namespace: namespace.to_owned(),
+        name: "pay".to_owned(),
+        pending_max,
     };
     let expected = |pending_max| {
         Reserved::App(App { id: AppId(1), namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max })

@@ -59,7 +59,8 @@ impl State {
                 Ok(())
             }
             Row::WorkerState { worker, state } => {
-                let stored = self.workers.get_mut(worker).ok_or_else(|| wrong(format!("there is no worker {worker}")))?;
+                let stored =
+                    self.workers.get_mut(worker).ok_or_else(|| wrong(format!("there is no worker {worker}")))?;
                 stored.1 = *state;
                 Ok(())
             }
@@ -87,7 +88,10 @@ impl State {
         }
         let is_first = attempt.shard == 0 && attempt.no == 1;
         if is_first != (attempt.id == attempt.run.first_attempt()) {
-            return Err(wrong(format!("attempt {} cannot be attempt {} of shard {}", attempt.id, attempt.no, attempt.shard)));
+            return Err(wrong(format!(
+                "attempt {} cannot be attempt {} of shard {}",
+                attempt.id, attempt.no, attempt.shard
+            )));
         }
         match self.attempts.entry(key(attempt)) {
             Entry::Occupied(_) => Err(wrong(format!("attempt {} exists already", attempt.id))),

@@ -100,7 +100,11 @@ impl State {
         let key = (job, request_id.to_owned());
         match self.requests.get(&key) {
             Some(request) if at.since_ms(request.at) < REQUEST_KEPT_MS => {
-                if request.body_hash == body_hash { Reserved::Answered(request.run) } else { Reserved::OtherBody }
+                if request.body_hash == body_hash {
+                    Reserved::Answered(request.run)
+                } else {
+                    Reserved::OtherBody
+                }
             }
             Some(_) | None => {
                 self.requests.insert(key, Request { body_hash, at, run: None });

@@ -85,9 +85,9 @@ pub(crate) struct BenchArgs {
     /// Jobs [default: as many as the rate needs; 1,000,000 for `idle`]
     #[arg(long, value_name = "COUNT")]
     pub(crate) jobs: Option<u32>,
-    /// Runs a second that are due
-    #[arg(long, default_value_t = 10_000, value_name = "COUNT")]
-    pub(crate) rate: u32,
+    /// Runs a second that are due [default: 10,000; 1,000 for `isolation`]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) rate: Option<u32>,
     /// For how long
     #[arg(long, default_value_t = 20, value_name = "COUNT")]
     pub(crate) seconds: u32,

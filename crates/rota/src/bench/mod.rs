@@ -96,10 +96,11 @@ fn plans(args: &BenchArgs) -> Vec<Plan> {
 
 /// A steady rate for some seconds.
 async fn steady(folder: &Path, args: &BenchArgs, plan: &Plan) -> Result<Report> {
-    let count = args.jobs.unwrap_or_else(|| load::jobs_for(args.rate));
+    let rate = args.rate.unwrap_or(if args.scenario == Scenario::Isolation { 1_000 } else { 10_000 });
+    let count = args.jobs.unwrap_or_else(|| load::jobs_for(rate));
     let server = Server::start(folder, args.retention.as_deref()).await?;
     let fleet = Fleet::start(&server.authority, &load::app(&server).await?, &plan.manners).await?;
-    let jobs = load::jobs(&server, count, When::Rate(args.rate), plan.strategy).await?;
+    let jobs = load::jobs(&server, count, When::Rate(rate), plan.strategy).await?;
 
     let from_ms = clock::now().0 + SETTLE_MS;
     let span = Span { from_ms, to_ms: from_ms + i64::from(args.seconds) * 1_000 };

@@ -63,6 +63,11 @@ impl Credentials {
     }
 }
 
+/// The server of whoever names none.
+pub(crate) fn server(file: &Path) -> Result<String, Failure> {
+    Ok(Credentials::load(file)?.map_or_else(|| SERVER.to_owned(), |stored| stored.server))
+}
+
 /// Replaces a file by one that only its owner can read, in one step.
 pub(crate) fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;

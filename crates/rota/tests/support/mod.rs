@@ -38,7 +38,7 @@ pub(crate) fn json(folder: &Path, line: &str) -> serde_json::Value {
 
 /// Asks again until the answer is right; fails with the last one after [`PATIENCE`].
 pub(crate) fn wait_for<T: std::fmt::Debug>(mut ask: impl FnMut() -> T, is_right: impl Fn(&T) -> bool) -> T {
-    let began = Instant::now();
+    let began = now();
     loop {
         let answer = ask();
         if is_right(&answer) {
@@ -47,6 +47,11 @@ pub(crate) fn wait_for<T: std::fmt::Debug>(mut ask: impl FnMut() -> T, is_right:
         assert!(began.elapsed() < PATIENCE, "it never came; the last answer was {answer:?}");
         // Each ask starts a process, which is pause enough.
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's patience is real time")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 fn command(folder: &Path, line: &str) -> Command {
@@ -77,7 +82,7 @@ impl Running {
 
     /// The first line, from here on, that has this in it.
     pub(crate) fn line_with(&self, part: &str) -> String {
-        let began = Instant::now();
+        let began = now();
         let mut seen = Vec::new();
         loop {
             match self.lines.recv_timeout(PATIENCE.saturating_sub(began.elapsed())) {

@@ -71,9 +71,9 @@ impl Fields<'_> {
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo), folded: enough to tell a torn write, not meant against malice.
 fn check(bytes: &[u8]) -> u32 {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     u32::try_from((hash >> 32) ^ (hash & 0xffff_ffff)).expect("half of 64 bits")
 }
 

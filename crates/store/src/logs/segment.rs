@@ -96,7 +96,8 @@ pub(super) struct Segments {
 impl Segments {
     pub(super) fn open(dir: &Path, limits: Limits) -> Result<Segments, OpenError> {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.and_then(|()| Segments::load(dir, limits)).map_err(|source| OpenError::file("open the logs in", dir, source))
+        made.and_then(|()| Segments::load(dir, limits))
+            .map_err(|source| OpenError::file("open the logs in", dir, source))
     }
 
     fn load(dir: &Path, limits: Limits) -> io::Result<Segments> {

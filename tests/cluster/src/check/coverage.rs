@@ -4,7 +4,7 @@
 //! slots after the instant it took effect, up to the next one's. A pause removes nothing (a `paused`
 //! row covers what passed), a deletion ends the expectation.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rota_core::batch::{Exception, Origin, Run, RunState};
 use rota_core::id::{JobId, Version};
@@ -31,6 +31,8 @@ struct Expected {
     /// The next slot that is expected, if it is known.
     next: Option<Option<i64>>,
     is_deleted: bool,
+    /// Instants of one-shot and fixed-delay versions that rows cover.
+    armed: BTreeSet<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -99,13 +101,20 @@ impl Coverage {
         for (job, state, at) in &changes.states {
             self.set_state(*job, *state, *at)?;
         }
+        self.check_dropped(part, changes)?;
         self.check_mark(part)?;
         Self::check_armed(part, changes)
     }
 
     fn define(&mut self, definition: &Definition) {
         let segment = Segment::of(definition, definition.at.0);
-        let fresh = || Expected { segments: VecDeque::new(), frontier: definition.at.0, next: None, is_deleted: false };
+        let fresh = || Expected {
+            segments: VecDeque::new(),
+            frontier: definition.at.0,
+            next: None,
+            is_deleted: false,
+            armed: BTreeSet::new(),
+        };
         let expected = self.jobs.entry(definition.id).or_insert_with(fresh);
         if let Some(before) = expected.segments.back_mut() {
             before.to = definition.at.0;
@@ -139,13 +148,21 @@ impl Coverage {
             let is_excepted = changes.exceptions.iter().find(|(j, _)| *j == job);
             let before = is_excepted.map_or_else(|| part.exceptions.get(&job).copied(), |(_, before)| *before);
             rows.sort_by_key(|run| run.slot);
+            let mut is_later = false;
             for run in rows {
                 let expected = self.jobs.get_mut(&job).expect("a job is defined before its rows");
                 if expected.segments.iter().any(|s| s.version == run.version && s.is_armed()) {
-                    // A version, or the end of the run before, may arm and fire in one batch.
+                    // A version, a resume, or the end of the row before may arm and fire in one batch.
                     let has_ended = |id: &rota_core::id::RunId| part.runs[id].run.job == job;
-                    let is_new = changes.defined.iter().any(|(j, _)| *j == job) || changes.runs_set.iter().any(has_ended);
+                    let is_new = changes.defined.iter().any(|(j, _)| *j == job)
+                        || changes.states.iter().any(|(j, ..)| *j == job)
+                        || changes.runs_set.iter().any(has_ended)
+                        || std::mem::replace(&mut is_later, true);
                     cover_armed(run, before, is_new)?;
+                    if !expected.armed.insert(run.slot.0) {
+                        let text = format!("{} of job {job} covers {}, which is covered already", run.id, run.slot);
+                        return Err(Rule::Slots.broken(text));
+                    }
                     continue;
                 }
                 let is_above = match before {
@@ -154,7 +171,12 @@ impl Coverage {
                     None => run.slot.0 > changes.mark_before,
                 };
                 if !is_above {
-                    let text = format!("{} of job {job} covers slot {} at or below the mark {} ({before:?})", run.id, run.slot, UnixMs(changes.mark_before));
+                    let text = format!(
+                        "{} of job {job} covers slot {} at or below the mark {} ({before:?})",
+                        run.id,
+                        run.slot,
+                        UnixMs(changes.mark_before)
+                    );
                     return Err(Rule::Slots.broken(text));
                 }
                 cover(expected, run)?;
@@ -163,10 +185,28 @@ impl Coverage {
         Ok(())
     }
 
+    /// An armed instant that has come is not dropped without a row.
+    fn check_dropped(&self, part: &Part, changes: &Changes) -> Verdict {
+        for (job, before) in &changes.exceptions {
+            let Some(Exception::Armed(slot)) = before else { continue };
+            let is_kept = part.exceptions.get(job) == Some(&Exception::Armed(*slot));
+            let is_covered = self.jobs.get(job).is_some_and(|expected| expected.armed.contains(&slot.0));
+            let defined = changes.defined.iter().filter(|(j, _)| j == job).map(|_| part.jobs[job].current.at.0);
+            let set = changes.states.iter().filter(|(j, ..)| j == job).map(|(.., at)| *at);
+            let dropped_at = defined.chain(set).min().unwrap_or(part.at);
+            if !is_kept && !is_covered && slot.0 <= dropped_at {
+                return Err(Rule::Slots
+                    .broken(format!("the armed slot {slot} of job {job} has come, and is dropped without a row")));
+            }
+        }
+        Ok(())
+    }
+
     fn check_mark(&mut self, part: &Part) -> Verdict {
         for (id, job) in &part.jobs {
             let Some(expected) = self.jobs.get_mut(id) else { continue };
-            if expected.is_deleted || job.current.state == JobState::Deleted || job.current.state == JobState::Finished {
+            if expected.is_deleted || job.current.state == JobState::Deleted || job.current.state == JobState::Finished
+            {
                 continue;
             }
             let limit = match part.exceptions.get(id) {
@@ -207,8 +247,15 @@ impl Coverage {
                 last.to = at;
             }
             let from = segments.front().map_or(0, |s| s.from);
-            let mut expected = Expected { segments, frontier: from, next: None, is_deleted: deleted_at.is_some() };
-            let mut rows: Vec<&Run> = part.runs.values().map(|r| &r.run).filter(|r| r.job == *id && r.origin == Origin::Schedule).collect();
+            let mut expected = Expected {
+                segments,
+                frontier: from,
+                next: None,
+                is_deleted: deleted_at.is_some(),
+                armed: BTreeSet::new(),
+            };
+            let mut rows: Vec<&Run> =
+                part.runs.values().map(|r| &r.run).filter(|r| r.job == *id && r.origin == Origin::Schedule).collect();
             rows.sort_by_key(|run| run.slot);
             for run in rows {
                 let definition = &job.versions[&run.version];
@@ -218,7 +265,9 @@ impl Coverage {
             }
             let is_enabled = job.current.state == JobState::Enabled && !part.exceptions.contains_key(id);
             if let Some(slot) = expected.next().filter(|slot| is_enabled && *slot <= part.mark) {
-                return Err(Rule::Slots.broken(format!("recount: slot {} of job {id} is covered by no row", UnixMs(slot))));
+                return Err(
+                    Rule::Slots.broken(format!("recount: slot {} of job {id} is covered by no row", UnixMs(slot)))
+                );
             }
         }
         Ok(())
@@ -231,16 +280,21 @@ fn cover_armed(run: &Run, before: Option<Exception>, is_new: bool) -> Verdict {
     match before {
         Some(Exception::Armed(at)) if at == run.slot => Ok(()),
         _ if is_new => Ok(()),
-        other => Err(Rule::Slots.broken(format!("{} of job {} covers {}, armed was {other:?}", run.id, run.job, run.slot))),
+        other => {
+            Err(Rule::Slots.broken(format!("{} of job {} covers {}, armed was {other:?}", run.id, run.job, run.slot)))
+        }
     }
 }
 
 /// A row covers the next expected slot, or a range that starts with it.
 fn cover(expected: &mut Expected, run: &Run) -> Verdict {
-    let broken = |text: String| Err(Rule::Slots.broken(format!("{} of job {} v{}: {text}", run.id, run.job, run.version)));
+    let broken =
+        |text: String| Err(Rule::Slots.broken(format!("{} of job {} v{}: {text}", run.id, run.job, run.version)));
     match expected.next() {
         Some(slot) if slot == run.slot.0 => {}
-        Some(slot) if run.slot.0 > slot => return broken(format!("covers {}, but {} comes first", run.slot, UnixMs(slot))),
+        Some(slot) if run.slot.0 > slot => {
+            return broken(format!("covers {}, but {} comes first", run.slot, UnixMs(slot)));
+        }
         other => {
             let next = other.map(UnixMs);
             return broken(format!("covers {}, which is covered already or is no slot (next is {next:?})", run.slot));

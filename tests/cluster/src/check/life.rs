@@ -35,7 +35,8 @@ impl Life {
     }
 
     fn policy(&mut self, part: &Part, job: JobId, version: Version) -> Arc<Policy> {
-        let compile = || part.jobs[&job].versions[&version].compile().expect("a stored definition was compiled before").policy;
+        let compile =
+            || part.jobs[&job].versions[&version].compile().expect("a stored definition was compiled before").policy;
         self.policies.entry((job, version)).or_insert_with(compile).clone()
     }
 
@@ -71,15 +72,23 @@ impl Life {
         let end = oracle.get(after.id).and_then(|e| e.end);
         let claimed = match after.state {
             AttemptState::NotStarted if oracle.get(after.id).is_some() => {
-                return Err(Rule::AtMostOnce.broken(format!("attempt {} counts as not started, and was ({end:?})", after.id)));
+                return Err(
+                    Rule::AtMostOnce.broken(format!("attempt {} counts as not started, and was ({end:?})", after.id))
+                );
             }
             AttemptState::Success => Some(End::Returned(Outcome::Success)),
             _ => None,
         };
         if let Some(claimed) = claimed.filter(|claimed| end.map(|(_, end)| end) != Some(*claimed)) {
-            return Err(Rule::Terminal.broken(format!("attempt {} is said to have {claimed:?}, it did {end:?}", after.id)));
+            return Err(
+                Rule::Terminal.broken(format!("attempt {} is said to have {claimed:?}, it did {end:?}", after.id))
+            );
         }
-        if before.released_at.is_none() && after.released_at.is_some() && oracle.is_running(after.id) && !self.is_presumed(after) {
+        if before.released_at.is_none()
+            && after.released_at.is_some()
+            && oracle.is_running(after.id)
+            && !self.is_presumed(after)
+        {
             let text = format!("attempt {} ({}) gives its place away, and its code runs", after.id, after.state.word());
             return Err(Rule::Overlap.broken(text));
         }
@@ -116,7 +125,13 @@ impl Life {
                 _ => false,
             };
             if !is_over {
-                let text = format!("at most once, but attempt {} follows {}, which is {} ({:?})", attempt.id, before.id, before.state.word(), before.why);
+                let text = format!(
+                    "at most once, but attempt {} follows {}, which is {} ({:?})",
+                    attempt.id,
+                    before.id,
+                    before.state.word(),
+                    before.why
+                );
                 return Err(Rule::AtMostOnce.broken(text));
             }
         }
@@ -128,11 +143,12 @@ impl Life {
             return Ok(());
         }
         let policy = self.policy(part, row.run.job, row.run.version);
-        let others = part.unclosed.get(&row.run.job).and_then(|runs| runs.iter().find(|id| **id != row.run.id));
+        let others = part.unclosed.get(&row.run.job).and_then(|runs| runs.iter().find(|id| **id < row.run.id));
         match others {
             Some(holder) if policy.overlap == Overlap::Skip => {
                 let state = part.runs[holder].run.state.word();
-                let text = format!("{} of job {} begins while {holder} ({state}) holds its place", row.run.id, row.run.job);
+                let text =
+                    format!("{} of job {} begins while {holder} ({state}) holds its place", row.run.id, row.run.job);
                 Err(Rule::Overlap.broken(text))
             }
             _ => Ok(()),
@@ -164,7 +180,8 @@ impl Life {
             return Err(Rule::AtMostOnce.broken(format!("attempt {id} of {run} is started, and counts as not started")));
         }
         if is_released(attempt) && !self.is_presumed(attempt) {
-            let text = format!("attempt {id} of {run} is started, and had given its place away ({})", attempt.state.word());
+            let text =
+                format!("attempt {id} of {run} is started, and had given its place away ({})", attempt.state.word());
             return Err(Rule::Overlap.broken(text));
         }
         let policy = self.policy(part, row.run.job, row.run.version);
@@ -203,6 +220,12 @@ fn check_run(row: &RunRow, oracle: &Oracle) -> Verdict {
         let text = format!("{} is {}, and its attempt {} is {}", run.id, run.state.word(), open.id, open.state.word());
         return Err(Rule::Terminal.broken(text));
     }
+    let was_started = || row.attempts.iter().find(|a| a.state != AttemptState::NotStarted);
+    if let Some(attempt) = was_started().filter(|_| run.why == Some(Why::StartDeadline) && run.shards == 1) {
+        let text =
+            format!("{} never started in time, and its attempt {} is {}", run.id, attempt.id, attempt.state.word());
+        return Err(Rule::Terminal.broken(text));
+    }
     if run.state != RunState::Success {
         return Ok(());
     }
@@ -212,7 +235,9 @@ fn check_run(row: &RunRow, oracle: &Oracle) -> Verdict {
             a.shard == shard && matches!(end, Some((_, End::Returned(Outcome::Success))))
         };
         if !row.attempts.iter().any(|a| has_succeeded(&a)) {
-            return Err(Rule::Terminal.broken(format!("{} is a success, and its shard {shard} never succeeded", run.id)));
+            return Err(
+                Rule::Terminal.broken(format!("{} is a success, and its shard {shard} never succeeded", run.id))
+            );
         }
     }
     Ok(())

@@ -111,7 +111,8 @@ impl Loss {
     fn check_lost(&self, decision: &Decision, attempt: &Attempt) -> Verdict {
         let key = (attempt.worker, attempt.incarnation);
         let heard = decision.heard.last.get(&key).copied();
-        let broken = |text: String| Err(Rule::Lost.broken(format!("attempt {} of {}: {text}", attempt.id, attempt.run)));
+        let broken =
+            |text: String| Err(Rule::Lost.broken(format!("attempt {} of {}: {text}", attempt.id, attempt.run)));
         let is_url = attempt.worker == WorkerId(0);
         match attempt.why {
             Some(Why::WorkerSilent) => {
@@ -142,7 +143,9 @@ impl Loss {
                 }
                 let term_ms = decision.now.since(decision.heard.began);
                 if heard.is_none() && term_ms < self.timing.dead_ms {
-                    return broken(format!("its doubt was given up {term_ms} ms after the term began, before its worker beat"));
+                    return broken(format!(
+                        "its doubt was given up {term_ms} ms after the term began, before its worker beat"
+                    ));
                 }
             }
             other => return broken(format!("lost for {other:?}")),

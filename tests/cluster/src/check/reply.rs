@@ -35,7 +35,11 @@ pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
         (_, Answer::Refused(_)) | (Asked::Worker, _) => Ok(()),
         (Asked::Define(_), Answer::Defined { job, version, .. }) => {
             let is_durable = part.jobs.get(job).is_some_and(|j| j.versions.contains_key(version));
-            if is_durable { Ok(()) } else { broken(format!("version {version} of job {job} is acknowledged, and not durable")) }
+            if is_durable {
+                Ok(())
+            } else {
+                broken(format!("version {version} of job {job} is acknowledged, and not durable"))
+            }
         }
         (Asked::State(job, wanted), Answer::StateSet { state, .. }) => {
             let is_terminal = matches!(wanted, JobState::Deleted);
@@ -55,7 +59,11 @@ pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
         }
         (Asked::Register(worker, incarnation), Answer::Registered(_)) => {
             let is_durable = part.registered.contains(&(*worker, *incarnation));
-            if is_durable { Ok(()) } else { broken(format!("{incarnation:?} of worker {worker} is acknowledged, and not durable")) }
+            if is_durable {
+                Ok(())
+            } else {
+                broken(format!("{incarnation:?} of worker {worker} is acknowledged, and not durable"))
+            }
         }
         (Asked::Results(reports), Answer::Acknowledged(attempts)) => {
             reports.iter().filter(|r| attempts.contains(&r.attempt)).try_for_each(|report| result(part, report))
@@ -66,12 +74,15 @@ pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
 
 /// Whether a run is killed, or will be once its attempts have stopped.
 fn is_dying(row: &RunRow) -> bool {
-    row.run.state.is_terminal() || row.run.why == Some(Why::KilledByUser) || row.attempts.iter().any(|a| a.state == AttemptState::Stopping)
+    row.run.state.is_terminal()
+        || row.run.why == Some(Why::KilledByUser)
+        || row.attempts.iter().any(|a| a.state == AttemptState::Stopping)
 }
 
 /// A result is durable if its attempt is terminal and released; a success also settles its shard, if that was open.
 fn result(part: &Part, report: &Report) -> Verdict {
-    let broken = |text: String| Err(Rule::Acknowledged.broken(format!("the result of attempt {}: {text}", report.attempt)));
+    let broken =
+        |text: String| Err(Rule::Acknowledged.broken(format!("the result of attempt {}: {text}", report.attempt)));
     let Some(row) = part.runs.get(&report.run) else { return Ok(()) };
     let Some(attempt) = row.attempt(report.attempt) else { return broken("it has no row".to_owned()) };
     if !attempt.state.is_terminal() || attempt.released_at.is_none() {

@@ -7,9 +7,18 @@ use rota_core::partition::Dispatch;
 use super::{Rule, Verdict};
 use crate::store::Part;
 
-/// A machine, or a lane that is about to write its first byte, sends. `term` is the sender's term of
-/// the partition, as far as it knows.
-pub fn sent(part: &Part, dispatch: &Dispatch, term: Option<Epoch>) -> Verdict {
+/// Who sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sender {
+    /// A machine hands a send to a lane.
+    Machine,
+    /// A lane is about to write the first byte. A kill may have become durable a moment ago; the lane
+    /// takes the send back as soon as the machine has heard of that, and says so.
+    Lane,
+}
+
+/// Something is sent. `term` is the sender's term of the partition, as far as it knows.
+pub fn sent(part: &Part, dispatch: &Dispatch, term: Option<Epoch>, sender: Sender) -> Verdict {
     let (run, id) = (dispatch.run, dispatch.attempt);
     let broken = |text: String| Err(Rule::SendRests.broken(format!("attempt {id} of {run} is sent, and {text}")));
     if term != Some(dispatch.epoch) {
@@ -19,14 +28,18 @@ pub fn sent(part: &Part, dispatch: &Dispatch, term: Option<Epoch>) -> Verdict {
         return broken("is not durable".to_owned());
     };
     if (attempt.shard, attempt.no) != (dispatch.shard, dispatch.no) {
-        return broken(format!("says shard {} no {}, the row {} {}", dispatch.shard, dispatch.no, attempt.shard, attempt.no));
+        return broken(format!(
+            "says shard {} no {}, the row {} {}",
+            dispatch.shard, dispatch.no, attempt.shard, attempt.no
+        ));
     }
     let incarnation = dispatch.worker.as_ref().map_or(attempt.incarnation, |w| w.incarnation);
     if incarnation != attempt.incarnation {
         return broken("is addressed to another incarnation than its row".to_owned());
     }
     let is_current = dispatch.epoch == part.epoch;
-    if is_current && !matches!(attempt.state, AttemptState::Dispatched | AttemptState::InDoubt | AttemptState::Running | AttemptState::Lost) {
+    let is_wanted = matches!(attempt.state, AttemptState::Dispatched | AttemptState::InDoubt | AttemptState::Running);
+    if is_current && sender == Sender::Machine && !is_wanted {
         return broken(format!("is {} already", attempt.state.word()));
     }
     Ok(())

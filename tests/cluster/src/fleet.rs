@@ -1,19 +1,41 @@
 //! Workers' side of the world: processes start, register, beat, run, report, stop and die.
 
+use std::collections::BTreeMap;
+
 use rota_core::id::{AttemptId, Incarnation};
 use rota_core::partition::{Answer, Input, Outcome, ReplyTo};
 use rota_core::why::Why;
 use rota_core::worker::WorkerState;
 
+use crate::check::loss::Processes;
 use crate::check::reply::Asked;
 use crate::clock::ms;
+use crate::event::{Event, Request};
 use crate::oracle::End;
 use crate::story::tell;
-use crate::worker::{Known, Process};
-use crate::world::{Event, Phase, Request, World, partition_of};
+use crate::worker::{Known, Process, Slot};
+use crate::world::{Phase, World, partition_of};
 
 /// Addresses are drawn from few, so that they are used again.
 const ADDRESSES: u64 = 40;
+
+/// All processes there ever were.
+#[derive(Default)]
+pub struct Fleet {
+    /// Workers by name.
+    pub slots: Vec<Slot>,
+    /// Every start of them.
+    pub processes: Vec<Process>,
+    /// Who listens where.
+    pub addresses: BTreeMap<u32, usize>,
+}
+
+impl Processes for Fleet {
+    fn is_alive(&self, incarnation: Incarnation) -> bool {
+        let process = self.processes.iter().find(|p| p.incarnation == incarnation);
+        process.is_some_and(|p| p.is_alive && !(p.is_stopping && p.running() == 0 && p.unacknowledged().is_empty()))
+    }
+}
 
 impl World {
     /// A process starts for a worker, at its old address or at another.
@@ -62,7 +84,7 @@ impl World {
     }
 
     /// Sends a request of a process to a server, mostly the right one.
-    fn to_server(&mut self, process: usize, request: Request) {
+    fn ask_server(&mut self, process: usize, request: Request) {
         let slot = self.fleet.processes[process].slot;
         let partition = partition_of(self.fleet.slots[slot].app);
         let owner = self.owners[usize::from(partition.0)];
@@ -78,11 +100,11 @@ impl World {
     }
 
     /// Sends it twice, if the network is in the mood for it.
-    fn to_server_maybe_twice(&mut self, process: usize, input: Input, asked: Asked) {
+    fn ask_maybe_twice(&mut self, process: usize, input: Input, asked: Asked) {
         if self.phase == Phase::Chaos && self.dice.net.chance(self.scenario.doubled_ppm) {
-            self.to_server(process, Request::Worker(process, input.clone(), asked.clone()));
+            self.ask_server(process, Request::Worker(process, input.clone(), asked.clone()));
         }
-        self.to_server(process, Request::Worker(process, input, asked));
+        self.ask_server(process, Request::Worker(process, input, asked));
     }
 
     pub(crate) fn beat(&mut self, process: usize) {
@@ -94,7 +116,7 @@ impl World {
         self.at(wait, Event::Beat { process });
         let Some(worker) = self.fleet.processes[process].registered else { return };
         let beat = Box::new(self.fleet.processes[process].beat(worker));
-        self.to_server_maybe_twice(process, Input::Beat { beat, reply: ReplyTo(0) }, Asked::Worker);
+        self.ask_maybe_twice(process, Input::Beat { beat, reply: ReplyTo(0) }, Asked::Worker);
     }
 
     /// What a process has to say again and again until it is answered.
@@ -109,14 +131,14 @@ impl World {
     fn report(&mut self, process: usize) {
         let at = &self.fleet.processes[process];
         let Some(worker) = at.registered else {
-            return self.to_server(process, Request::Register(process));
+            return self.ask_server(process, Request::Register(process));
         };
         let (incarnation, reports) = (at.incarnation, at.unacknowledged());
         let (is_stopping, is_idle) = (at.is_stopping, at.running() == 0);
         if !reports.is_empty() {
             let asked = Asked::Results(reports.clone());
             let input = Input::Results { worker, incarnation, reports, reply: ReplyTo(0) };
-            return self.to_server_maybe_twice(process, input, asked);
+            return self.ask_maybe_twice(process, input, asked);
         }
         if is_stopping {
             let reply = ReplyTo(0);
@@ -125,7 +147,7 @@ impl World {
             } else {
                 Input::Drain { worker, incarnation, reply }
             };
-            self.to_server_maybe_twice(process, input, Asked::Worker);
+            self.ask_maybe_twice(process, input, Asked::Worker);
         }
     }
 
@@ -175,18 +197,14 @@ impl World {
             Answer::Registered(WorkerState::Online | WorkerState::Draining) => at.registered = Some(id),
             Answer::Registered(_) => at.registered = None,
             Answer::Acknowledged(attempts) => at.acknowledge(attempts),
-            Answer::Beaten(WorkerState::Offline | WorkerState::Unreachable) => {
-                if !at.is_stopping {
-                    at.registered = None;
-                }
-            }
+            Answer::Beaten(WorkerState::Offline | WorkerState::Unreachable) if !at.is_stopping => at.registered = None,
             Answer::Refused(Why::WorkerUnknown) => at.registered = None,
             Answer::Refused(Why::WorkerIdTaken) if matches!(asked, Asked::Register(..)) => at.registered = None,
-            Answer::WorkerSet(WorkerState::Offline) if at.is_stopping => {
-                // Only a farewell is answered so; the process had nothing left when it said it.
-                if at.running() == 0 && at.unacknowledged().is_empty() {
-                    self.kill_process(process);
-                }
+            // Only a farewell is answered so; the process had nothing left when it said it.
+            Answer::WorkerSet(WorkerState::Offline)
+                if at.is_stopping && at.running() == 0 && at.unacknowledged().is_empty() =>
+            {
+                self.kill_process(process);
             }
             _ => {}
         }

@@ -1,0 +1,65 @@
+//! The ledger as the API shows it, and what must hold of it.
+
+use rota_wire::rest::{Page, Run};
+
+use crate::api::Api;
+use crate::clock::parse_ms;
+
+/// All rows that a query names, oldest first.
+pub(crate) fn rows(api: &Api, query: &str) -> Vec<Run> {
+    let mut rows: Vec<Run> = Vec::new();
+    let mut before = String::new();
+    loop {
+        let page = api.get(&format!("/api/v1/runs?limit=1000&{query}{before}"));
+        let page: Page<Run> = serde_json::from_value(page).expect("a page of runs");
+        rows.extend(page.items);
+        match page.next {
+            Some(next) => before = format!("&before={next}"),
+            None => break,
+        }
+    }
+    rows.sort_by_key(|row| row.id);
+    assert!(rows.windows(2).all(|two| two[0].id < two[1].id), "{query}: a run is listed twice");
+    rows
+}
+
+/// The first and the last slot of a row.
+pub(crate) fn span_ms(row: &Run) -> (i64, i64) {
+    let first = parse_ms(&row.slot);
+    (first, row.slot_last.as_deref().map_or(first, parse_ms))
+}
+
+/// Checks that each slot from `first_ms` to `until_ms` is covered by exactly one of the rows of origin `schedule`.
+/// Slots are the multiples of `every_ms`.
+pub(crate) fn check_covered(rows: &[Run], every_ms: i64, first_ms: i64, until_ms: i64) {
+    let mut spans: Vec<(i64, i64, &Run)> = Vec::new();
+    for row in rows.iter().filter(|row| row.origin == "schedule") {
+        let (first, last) = span_ms(row);
+        assert!(first % every_ms == 0 && last % every_ms == 0, "not its slots: {row:?}");
+        assert_eq!(i64::try_from(row.slots).unwrap(), (last - first) / every_ms + 1, "miscounted: {row:?}");
+        spans.push((first, last, row));
+    }
+    spans.sort_by_key(|(first, ..)| *first);
+    let mut expected = first_ms;
+    for (first, last, row) in spans {
+        assert!(first >= expected, "a slot is covered twice, before {expected}: {row:?}");
+        assert!(first <= expected, "no row for the slots from {expected} to {first}, the row before is {row:?}");
+        expected = last + every_ms;
+    }
+    assert!(expected > until_ms, "no row for the slots from {expected} to {until_ms}");
+}
+
+/// Open runs and held slots, by the store's word and by the machines'.
+pub(crate) fn unsettled(api: &Api) -> Vec<(String, u64)> {
+    let server = api.get("/api/v1/server");
+    let mut found: Vec<(String, u64)> = ["runs_open", "attempts_open", "in_doubt", "held"]
+        .iter()
+        .map(|what| ((*what).to_owned(), server[*what].as_u64().expect("a count")))
+        .collect();
+    for state in ["pending", "dispatched", "running"] {
+        let page = api.get(&format!("/api/v1/runs?limit=1000&state={state}"));
+        found.push((state.to_owned(), page["items"].as_array().expect("a list").len() as u64));
+    }
+    found.retain(|(_, count)| *count > 0);
+    found
+}

@@ -1,0 +1,23 @@
+//! Stories against the real binary: whole processes, real sockets, real files. What a story trusts is what workers and
+//! files say by themselves, and only then what the server says.
+//!
+//! One file per story; the others are what stories are told with: [`server`], [`api`], [`fake`], [`journal`],
+//! [`ledger`], [`recorder`], [`clock`].
+
+mod api;
+mod clock;
+mod fake;
+mod journal;
+mod ledger;
+mod process;
+mod recorder;
+mod server;
+
+mod bad_input;
+mod bad_store;
+mod first_screen;
+mod isolation;
+mod kill_nine;
+mod protocol;
+mod restart_under_attempt;
+mod shell;
