@@ -63,3 +63,31 @@ pub(crate) fn starts(events: &[Event]) -> BTreeMap<Key, &Event> {
 pub(crate) fn ends(events: &[Event]) -> BTreeMap<Key, &Event> {
     events.iter().filter(|event| event.outcome.is_some()).map(|event| (event.key, event)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(lines: &[&str]) -> (usize, usize) {
+        let events: Vec<Event> = lines.iter().map(|line| event(line)).collect();
+        (starts(&events).len(), ends(&events).len())
+    }
+
+    #[test]
+    fn starts_and_ends_are_told_apart() {
+        let lines = ["start 7 0 1 7 1 1000 1001", "end 7 0 1 7 1 1000 1002 failed", "start 7 0 2 8 1 1000 1003"];
+        assert_eq!(check(&lines), (2, 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "started twice")]
+    fn a_second_start_is_seen() {
+        check(&["start 7 0 1 7 1 1000 1001", "start 7 0 1 8 1 1000 1003"]);
+    }
+
+    #[test]
+    #[should_panic(expected = "one id for two tries")]
+    fn an_id_that_is_used_twice_is_seen() {
+        check(&["start 7 0 1 7 1 1000 1001", "start 9 0 1 7 1 2000 2003"]);
+    }
+}

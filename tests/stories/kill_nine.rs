@@ -20,7 +20,7 @@ use crate::process::Process;
 use crate::recorder::Recorder;
 use crate::server::Server;
 
-const KILLS: u32 = 50;
+const KILLS: u32 = 60;
 const WORKERS: u32 = 4;
 /// How long everything may take to settle once there is no more load. A doubt alone may take a minute.
 const SETTLE: Duration = Duration::from_secs(180);
@@ -68,7 +68,7 @@ impl Kind {
             Kind::OverlapSkip => json!({"every": "1s", "handler": "sleep", "param": "1500ms", "overlap": "skip"}),
             Kind::Flaky => json!({"every": "1s", "handler": "fail", "param": "{\"until_attempt\": 2}",
                 "retry": {"max": 3, "delay": "100ms"}}),
-            Kind::Delayed => json!({"delay": "500ms", "handler": "echo"}),
+            Kind::Delayed => json!({"delay": "1s", "handler": "echo"}),
             Kind::UrlGet => json!({"every": "1s", "http": {"get": format!("http://{}/", recorder.address)}}),
             Kind::UrlPost => json!({"every": "1s", "http": {"post": format!("http://{}/", recorder.address)}}),
             Kind::ByHand => json!({"handler": "echo"}),
@@ -166,27 +166,36 @@ fn make_jobs(server: &Server, recorder: &Recorder) -> Vec<Job> {
     jobs
 }
 
-/// Kills at moments of all kinds: at work, at the first moment, and during the start. When each start was ready.
-fn kill_again_and_again(server: &mut Server, moments: &mut Moments) -> Vec<(i64, i64)> {
+/// Kills at moments of all kinds: while the slots of a second are being decided, committed, sent and answered; right
+/// after a start; during a start; and at any other time. When each last start began.
+fn kill_again_and_again(server: &mut Server, moments: &mut Moments) -> Vec<i64> {
     let mut restarts = Vec::new();
     let began_ms = unix_ms();
     for kill in 1..=KILLS {
-        let is_early = kill % 5 == 0;
+        let wait_ms = match kill % 5 {
+            0 => moments.next_ms(1, 40),
+            1 => moments.next_ms(40, 1_600),
+            _ => until_second_ms() + moments.next_ms(0, 150),
+        };
         // The moment of a kill is what the story is about.
-        pass(Duration::from_millis(if is_early { moments.next_ms(1, 40) } else { moments.next_ms(40, 1_600) }));
+        pass(Duration::from_millis(wait_ms));
         server.kill();
         if kill % 7 == 0 {
             server.begin();
             pass(Duration::from_millis(moments.next_ms(1, 150)));
             server.kill();
         }
-        let killed_ms = unix_ms();
+        restarts.push(unix_ms());
         server.begin();
         server.ready();
-        restarts.push((killed_ms, unix_ms()));
     }
     println!("{KILLS} kills in {} ms", unix_ms() - began_ms);
     restarts
+}
+
+/// All slots of this story lie at full seconds.
+fn until_second_ms() -> u64 {
+    u64::try_from(1_000 - unix_ms() % 1_000).expect("less than a second")
 }
 
 fn settle(api: &Api) {
@@ -365,15 +374,16 @@ fn check_urls(ledger: &BTreeMap<u32, Vec<Run>>, jobs: &[Job], recorder: &Recorde
     }
 }
 
-/// Prints how late the late ones were: from the slot, and, of those that a dead server missed, from its return.
-fn tell_lateness(ledger: &BTreeMap<u32, Vec<Run>>, restarts: &[(i64, i64)]) {
+/// Prints how late the late ones were: all from their slots, and those that a dead server missed from its restart.
+fn tell_lateness(ledger: &BTreeMap<u32, Vec<Run>>, restarts: &[i64]) {
     let (mut late, mut missed) = (Vec::new(), Vec::new());
     for row in ledger.values().flatten().filter(|row| row.origin == "schedule" && row.shards > 0) {
         let (slot, at) = (parse_ms(&row.slot), parse_ms(&row.at));
         late.push(at - slot);
-        missed.extend(restarts.iter().find(|(from, to)| slot >= *from && slot <= *to).map(|(_, ready)| at - ready));
+        missed
+            .extend(restarts.iter().filter(|restart| slot < **restart && at >= **restart).map(|restart| at - restart));
     }
-    for (what, list) in [("from the slot", &mut late), ("missed, from the server's return", &mut missed)] {
+    for (what, list) in [("from the slot", &mut late), ("missed by a dead server, from its restart", &mut missed)] {
         list.sort_unstable();
         let part = |percent: usize| list.get(list.len().saturating_sub(1) * percent / 100).copied().unwrap_or(0);
         println!("late, {what}: {} rows, p50 {} ms, p99 {} ms, max {} ms", list.len(), part(50), part(99), part(100));

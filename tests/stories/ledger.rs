@@ -52,7 +52,7 @@ pub(crate) fn check_covered(rows: &[Run], every_ms: i64, first_ms: i64, until_ms
 /// Open runs and held slots, by the store's word and by the machines'.
 pub(crate) fn unsettled(api: &Api) -> Vec<(String, u64)> {
     let server = api.get("/api/v1/server");
-    let mut found: Vec<(String, u64)> = ["runs_open", "attempts_open", "in_doubt", "held"]
+    let mut found: Vec<(String, u64)> = ["attempts_open", "in_doubt", "held"]
         .iter()
         .map(|what| ((*what).to_owned(), server[*what].as_u64().expect("a count")))
         .collect();
@@ -62,4 +62,46 @@ pub(crate) fn unsettled(api: &Api) -> Vec<(String, u64)> {
     }
     found.retain(|(_, count)| *count > 0);
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(id: u64, first_s: u32, last_s: u32) -> Run {
+        let slot = |second: u32| format!("2026-12-01T02:00:{second:02}Z");
+        serde_json::from_value(serde_json::json!({
+            "run": format!("r{id}"), "id": id, "job": 1, "job_name": "j", "app": "a", "version": 1,
+            "origin": "schedule", "slot": slot(first_s), "slot_last": slot(last_s), "slots": last_s - first_s + 1,
+            "state": "success", "is_ended": true, "shards": 1, "at": slot(last_s), "tries": 1, "tries_max": 1
+        }))
+        .unwrap()
+    }
+
+    fn check(rows: &[Run]) {
+        check_covered(rows, 1_000, parse_ms("2026-12-01T02:00:01Z"), parse_ms("2026-12-01T02:00:06Z"));
+    }
+
+    #[test]
+    fn rows_and_ranges_cover() {
+        check(&[row(2, 2, 5), row(1, 1, 1), row(3, 6, 6)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no row for the slots from")]
+    fn a_hole_is_seen() {
+        check(&[row(1, 1, 2), row(2, 4, 6)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "covered twice")]
+    fn a_slot_that_is_covered_twice_is_seen() {
+        check(&[row(1, 1, 3), row(2, 3, 6)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no row for the slots from")]
+    fn an_early_end_is_seen() {
+        check(&[row(1, 1, 5)]);
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! One file per story; the others are what stories are told with: [`server`], [`api`], [`fake`], [`journal`],
 //! [`ledger`], [`recorder`], [`clock`].
+#![expect(clippy::unwrap_used, reason = "all of this is tests, also what stands outside of test functions")]
 
 mod api;
 mod clock;

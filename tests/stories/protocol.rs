@@ -73,7 +73,8 @@ fn the_transcript_is_true() {
             Some(attempt) => text.replace(RUN, attempt),
             None => text.to_owned(),
         };
-        let mut body: Value = serde_json::from_str(&real(if call.body.is_empty() { "{}" } else { &call.body })).unwrap();
+        let mut body: Value =
+            serde_json::from_str(&real(if call.body.is_empty() { "{}" } else { &call.body })).unwrap();
         if call.path == "/api/v1/workers" {
             body["url"] = format!("http://{}", worker.address).into();
             body["callback_secret"] = SECRET.into();
@@ -106,7 +107,8 @@ fn the_transcript_is_true() {
 
 /// Runs the transcript's job on the worker; the run's number, which is its first attempt's too.
 fn dispatched(server: &Server, worker: &Fake, page: &str) -> String {
-    server.job(&json!({"name": "copy", "app": "etl", "handler": "copy", "param": "date=1", "timezone": "Asia/Shanghai",
+    server
+        .job(&json!({"name": "copy", "app": "etl", "handler": "copy", "param": "date=1", "timezone": "Asia/Shanghai",
         "timeout": {"attempt": "30m"}}));
     server.api.trigger("copy");
     let asked = wait_for("a dispatch", || worker.asked(), |asked| asked.len() == 1).remove(0);
@@ -114,7 +116,9 @@ fn dispatched(server: &Server, worker: &Fake, page: &str) -> String {
     let shown = page[start..].split("```").nth(1).expect("with its body");
     let shown: Value = serde_json::from_str(shown).unwrap();
     assert_eq!(keys(&shown), keys(&asked));
-    for same in ["shard", "shards", "no", "job_name", "version", "zone", "handler", "param", "timeout_ms", "incarnation"] {
+    for same in
+        ["shard", "shards", "no", "job_name", "version", "zone", "handler", "param", "timeout_ms", "incarnation"]
+    {
         assert_eq!(shown[same], asked[same], "{same}");
     }
     assert_eq!(asked["idempotency_key"], format!("{}/0", asked["run"]));

@@ -27,7 +27,10 @@ fn an_attempt_outlives_its_server() {
     server.restart();
     for run in &runs {
         let ended = server.ended(run);
-        assert_eq!((&ended["state"], &ended["message"], &ended["tries"]), (&json!("success"), &json!("slept 3s"), &json!(1)));
+        assert_eq!(
+            (&ended["state"], &ended["message"], &ended["tries"]),
+            (&json!("success"), &json!("slept 3s"), &json!(1))
+        );
     }
     assert_eq!(started(&server, "w1"), 2);
 }
@@ -78,7 +81,8 @@ fn an_attempt_dies_with_its_worker_and_is_tried_again() {
 
     let lost = server.ended(&not_retried);
     assert_eq!((&lost["state"], &lost["why"]), (&json!("lost"), &json!("worker_restarted")));
-    let second = wait_for("a second try", || server.api.run(&retried), |run| run["attempts"].as_array().unwrap().len() == 2);
+    let second =
+        wait_for("a second try", || server.api.run(&retried), |run| run["attempts"].as_array().unwrap().len() == 2);
     let first = &second["attempts"][0];
     assert_eq!((&first["state"], &first["why"]), (&json!("lost"), &json!("worker_restarted")), "{second}");
     let ended: Value = server.ended(&retried);

@@ -28,9 +28,8 @@ fn log(server: &Server, run: &str) -> String {
 
 /// The numbers of child and grandchild, once both are told.
 fn family(server: &Server, run: &str) -> Vec<u32> {
-    let numbers = || -> Vec<u32> {
-        log(server, run).lines().filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect()
-    };
+    let numbers =
+        || -> Vec<u32> { log(server, run).lines().filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect() };
     wait_for("the family's numbers", numbers, |numbers| numbers.len() == 2)
 }
 
@@ -39,7 +38,12 @@ fn a_command_runs_and_its_output_and_status_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let (server, token) = server(folder.path());
     let worker = server.worker("etl", &token, "w1", "--allow-shell");
-    shell_job(&server, "greet", "echo out; echo err >&2; echo $ROTA_JOB $ROTA_SHARD_INDEX/$ROTA_SHARD_TOTAL", &json!({}));
+    shell_job(
+        &server,
+        "greet",
+        "echo out; echo err >&2; echo $ROTA_JOB $ROTA_SHARD_INDEX/$ROTA_SHARD_TOTAL",
+        &json!({}),
+    );
     let run = server.api.trigger("greet");
     assert_eq!(server.ended(&run)["state"], "success");
     let text = log(&server, &run);

@@ -71,14 +71,20 @@ impl From<Why> for Refusal {
 
 impl From<store::Error> for Refusal {
     fn from(error: store::Error) -> Refusal {
-        let code = match &error {
-            store::Error::Unavailable(_) | store::Error::Unknown(_) => Code::StoreUnavailable,
-            store::Error::Corrupt(_) => Code::StoreDamaged,
+        let (code, hint) = match &error {
+            store::Error::Unavailable(_) => {
+                (Code::StoreUnavailable, "nothing was changed; ask again when /readyz says that it is ready")
+            }
+            store::Error::Unknown(_) => (
+                Code::StoreUnavailable,
+                "the server starts anew to find out what is durable; look before you ask for a change again",
+            ),
+            store::Error::Corrupt(_) => (Code::StoreDamaged, "stop the server, and restore a backup"),
         };
         if code == Code::StoreDamaged {
             tracing::error!(%error, "store_damaged");
         }
-        Refusal::new(code, error.to_string())
+        Refusal::new(code, error.to_string()).hint(hint)
     }
 }
 

@@ -188,7 +188,20 @@ fn renamed(spec: &Spec, invalid: Invalid) -> Refusal {
         ("http.url" | "http.method", Target::Url { method, .. }) => format!("http.{}", method.to_lowercase()),
         (field, _) => field.to_owned(),
     };
-    Refusal::from(invalid).field(field)
+    let usual = usual(&field);
+    let refusal = Refusal::from(invalid).field(field);
+    Refusal { hint: refusal.hint.or(usual.map(str::to_owned)), ..refusal }
+}
+
+/// What would be right, where the mistake itself suggests nothing nearer.
+fn usual(field: &str) -> Option<&'static str> {
+    match field {
+        "cron" => Some("five fields are minute, hour, day, month and weekday: 0 2 * * *"),
+        "every" | "delay" => Some("at least a second, with a unit: 30s, 5m, 2h or 1d"),
+        "shards.count" => Some("leave it out for a run that is not split"),
+        "retry.max" => Some("leave it out for no retries"),
+        _ => None,
+    }
 }
 
 /// Refuses a schedule that has no slot to come.

@@ -113,6 +113,12 @@ impl Lines {
             let before = attempts.iter().find(|other| other.shard == attempt.shard && other.no + 1 == attempt.no);
             self.attempt(names, run, attempt, before, spec)?;
         }
+        for waiting in names.waiting(run.id).iter().take(ATTEMPTS_MAX) {
+            let about = if run.shards > 1 { format!("shard {} waits", waiting.shard) } else { "waits".to_owned() };
+            let again = waiting.left_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+            let again = again.map(|ms| format!(", for {} more", human(ms))).unwrap_or_default();
+            self.say(None, about, format!("{}{again}", waiting.why.text()));
+        }
         if told.len() > ATTEMPTS_MAX {
             self.say(None, "tries", format!("and {} more", told.len() - ATTEMPTS_MAX));
         }

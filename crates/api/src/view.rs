@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use rota_core::batch::{Attempt, AttemptState, Origin, Run, RunState};
 use rota_core::id::{AppId, AttemptId, JobId, RunId, Version, WorkerId};
 use rota_core::job::{Definition, Job, JobState, Spec};
+use rota_core::partition::Waiting;
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_core::worker::App;
@@ -38,11 +39,12 @@ pub(crate) struct Names<'s> {
     pub(crate) state: &'s State,
     jobs: BTreeMap<(JobId, Option<Version>), Known>,
     live: Option<BTreeMap<AttemptId, AttemptState>>,
+    waiting: Option<BTreeMap<RunId, Vec<Waiting>>>,
 }
 
 impl<'s> Names<'s> {
     pub(crate) fn new(state: &'s State) -> Names<'s> {
-        Names { state, jobs: BTreeMap::new(), live: None }
+        Names { state, jobs: BTreeMap::new(), live: None, waiting: None }
     }
 
     /// A job, in one version or in the current one.
@@ -90,6 +92,19 @@ impl<'s> Names<'s> {
         live.get(&attempt.id).copied().unwrap_or(attempt.state)
     }
 
+    /// The shards of an open run that wait, and why: that is known in memory alone.
+    pub(crate) fn waiting(&mut self, run: RunId) -> &[Waiting] {
+        let state = self.state;
+        let waiting = self.waiting.get_or_insert_with(|| {
+            let mut by_run: BTreeMap<RunId, Vec<Waiting>> = BTreeMap::new();
+            for waiting in state.intake.snapshots().iter().flat_map(|snapshot| &snapshot.waiting) {
+                by_run.entry(waiting.run).or_default().push(*waiting);
+            }
+            by_run
+        });
+        waiting.get(&run).map_or(&[], Vec::as_slice)
+    }
+
     /// A run in a list.
     pub(crate) fn listed(&mut self, run: &Run) -> Result<rest::Run, Refusal> {
         let attempts = match run.shards {
@@ -105,6 +120,8 @@ impl<'s> Names<'s> {
         let is_running = run.state == RunState::Dispatched
             && attempts.iter().any(|attempt| self.attempt_state(attempt) == AttemptState::Running);
         let state = if is_running { RunState::Running } else { run.state };
+        let is_waiting = run.why.is_none() && run.state == RunState::Pending;
+        let why = if is_waiting { self.waiting(run.id).first().map(|waiting| waiting.why) } else { run.why };
         let is_scheduled = run.origin == Origin::Schedule;
         Ok(rest::Run {
             run: run.id.to_string(),
@@ -118,7 +135,7 @@ impl<'s> Names<'s> {
             slots: run.slots,
             state: state.word().to_owned(),
             is_ended: state.is_terminal(),
-            why: run.why.map(|why| why.word().to_owned()),
+            why: why.map(|why| why.word().to_owned()),
             shards: run.shards,
             at: job.zone.format(run.at),
             ended_at: run.ended_at.map(|at| job.zone.format(at)),

@@ -25,8 +25,8 @@ use crate::shared::{Fence, Shared};
 
 /// Rows of one group commit, after which the next batch waits for the next one.
 const COMMIT_ROWS_MAX: usize = 2_000;
-/// Reservations, each a transaction of its own, between two commits.
-const RESERVATIONS_A_PASS: usize = 32;
+/// Reservations, in one transaction, between two commits.
+const RESERVATIONS_A_PASS: usize = 500;
 /// While batches always wait, a slice of upkeep comes this often all the same.
 const UPKEEP_LATE_MS: u64 = 50;
 /// With nothing to do, the store is asked this often whether there is upkeep.
@@ -132,10 +132,7 @@ impl Writer {
             self.reserve_ids(now)?;
             self.commit(now)?;
         }
-        for _ in 0..RESERVATIONS_A_PASS.min(self.reservations.len()) {
-            let Some((what, sender)) = self.reservations.pop_front() else { break };
-            self.reserve(&what, sender)?;
-        }
+        self.reserve()?;
         self.keep_house(self.shared.clock.now())
     }
 
@@ -186,14 +183,26 @@ impl Writer {
         Ok(())
     }
 
-    fn reserve(&mut self, what: &Reservation, sender: oneshot::Sender<Result<Reserved, Error>>) -> Result<(), Error> {
-        let answer = self.store.reserve(what);
-        if let Ok(Reserved::App(app)) = &answer {
-            self.shared.learn(app.clone());
+    /// Reserves what waits, as one group.
+    fn reserve(&mut self) -> Result<(), Error> {
+        let count = RESERVATIONS_A_PASS.min(self.reservations.len());
+        if count == 0 {
+            return Ok(());
         }
+        let (what, senders): (Vec<Reservation>, Vec<_>) = self.reservations.drain(..count).unzip();
+        let answer = self.store.reserve_all(&what);
         let fatal = answer.as_ref().err().filter(|error| !is_passing(error)).cloned();
-        // Whoever asked may have gone; the reservation stands.
-        let _gone = sender.send(answer);
+        let answers: Vec<Result<Reserved, Error>> = match answer {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); count],
+        };
+        for (answer, sender) in answers.into_iter().zip(senders) {
+            if let Ok(Reserved::App(app)) = &answer {
+                self.shared.learn(app.clone());
+            }
+            // Whoever asked may have gone; the reservation stands.
+            let _gone = sender.send(answer);
+        }
         fatal.map_or(Ok(()), Err)
     }
 
@@ -307,8 +316,8 @@ mod tests {
         fn reserve_ids(&mut self, floor: u64, _: u64) -> Result<u64, Error> {
             Ok(floor)
         }
-        fn reserve(&mut self, _: &Reservation) -> Result<Reserved, Error> {
-            Ok(Reserved::Done)
+        fn reserve_all(&mut self, what: &[Reservation]) -> Result<Vec<Reserved>, Error> {
+            Ok(what.iter().map(|_| Reserved::Done).collect())
         }
         fn sweep(&mut self, before: UnixMs, floor: u64) -> Result<u32, Error> {
             lock(&self.0).swept.push((before, floor));

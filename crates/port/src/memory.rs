@@ -109,8 +109,10 @@ impl Store for MemoryStore {
         self.lock().sound()?.reserve_ids(floor, count)
     }
 
-    fn reserve(&mut self, what: &Reservation) -> Result<Reserved, Error> {
-        Ok(self.lock().sound()?.reserve(what))
+    fn reserve_all(&mut self, what: &[Reservation]) -> Result<Vec<Reserved>, Error> {
+        let mut shared = self.lock();
+        let state = shared.sound()?;
+        Ok(what.iter().map(|what| state.reserve(what)).collect())
     }
 
     fn sweep(&mut self, before: UnixMs, floor: u64) -> Result<u32, Error> {

@@ -23,8 +23,14 @@ pub trait Store: Send {
     /// taken; returns the first. Durable before it returns.
     fn reserve_ids(&mut self, floor: u64, count: u64) -> Result<u64, Error>;
 
-    /// Reserves a name or a request, in a transaction of its own.
-    fn reserve(&mut self, what: &Reservation) -> Result<Reserved, Error>;
+    /// Reserves names and requests, in order, in one transaction of their own; the answers stand in the same order.
+    fn reserve_all(&mut self, what: &[Reservation]) -> Result<Vec<Reserved>, Error>;
+
+    /// Reserves one name or request.
+    fn reserve(&mut self, what: &Reservation) -> Result<Reserved, Error> {
+        let answers = self.reserve_all(std::slice::from_ref(what))?;
+        Ok(answers.into_iter().next().expect("one answer for one reservation"))
+    }
 
     /// Drops whole segments of the ledger whose rows all ended before `before` and that hold no run
     /// with an id at or above `floor` and no listed run. Returns how many were dropped.

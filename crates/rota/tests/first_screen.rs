@@ -23,8 +23,9 @@ fn within_seconds_jobs_fire_and_answer_why() {
     assert_eq!((&flaky["state"], &flaky["tries"]), (&"success".into(), &2.into()), "{flaky}");
     let story = said(at, &format!("why {}", flaky["run"].as_str().unwrap()), 0);
     assert!(story.contains("SUCCESS") && story.contains("try 2"), "{story}");
+    wait_for(|| json(at, "runs --job livez")["items"][0].clone(), |run| run["is_ended"] == true);
     let table = said(at, "runs --job livez", 0);
-    assert!(table.starts_with("RUN") && table.contains("server"), "{table}");
+    assert!(table.starts_with("RUN") && table.contains("server") && table.contains("success"), "{table}");
     assert_eq!(dev.stop(), 0);
 }
 

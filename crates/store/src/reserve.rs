@@ -27,8 +27,22 @@ impl SqliteStore {
         })
     }
 
-    pub(crate) fn reserve_any(&mut self, what: &Reservation) -> Result<Reserved, Error> {
-        let reserved = transaction(&self.conn, || match what {
+    pub(crate) fn reserve_group(&mut self, what: &[Reservation]) -> Result<Vec<Reserved>, Error> {
+        let reserved = transaction(&self.conn, || {
+            // Apps made within the group are known to those after them only once it is durable.
+            what.iter().map(|what| self.reserve_one(what)).collect::<Result<Vec<Reserved>, Error>>()
+        })?;
+        for app in &reserved {
+            if let Reserved::App(app) = app {
+                let partition: PartitionId = partition_of(&app.namespace, &app.name, self.partitions);
+                self.apps.insert(app.id, (app.clone(), partition));
+            }
+        }
+        Ok(reserved)
+    }
+
+    fn reserve_one(&self, what: &Reservation) -> Result<Reserved, Error> {
+        match what {
             Reservation::App { namespace, name, pending_max } => app(&self.conn, namespace, name, *pending_max),
             Reservation::JobName { app, name, at } => {
                 let Some((app, _)) = self.apps.get(app) else { return Ok(Reserved::Unknown) };
@@ -47,12 +61,7 @@ impl SqliteStore {
             Reservation::RequestRun { job, request_id, run } => request_run(&self.conn, *job, request_id, *run),
             Reservation::Token(token) => keep_token(&self.conn, token),
             Reservation::TokensBack { scope } => tokens_back(&self.conn, scope),
-        })?;
-        if let Reserved::App(app) = &reserved {
-            let partition: PartitionId = partition_of(&app.namespace, &app.name, self.partitions);
-            self.apps.insert(app.id, (app.clone(), partition));
         }
-        Ok(reserved)
     }
 }
 

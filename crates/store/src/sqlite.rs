@@ -112,8 +112,8 @@ impl Store for SqliteStore {
         self.take_ids(floor, count)
     }
 
-    fn reserve(&mut self, what: &Reservation) -> Result<Reserved, Error> {
-        self.reserve_any(what)
+    fn reserve_all(&mut self, what: &[Reservation]) -> Result<Vec<Reserved>, Error> {
+        self.reserve_group(what)
     }
 
     fn sweep(&mut self, before: UnixMs, floor: u64) -> Result<u32, Error> {

@@ -100,7 +100,7 @@ impl World {
             }
             Errand::Cancel(_) => {
                 if let Some(send) = self.servers[server].queued.remove(&attempt) {
-                    tell!(self, format!("s{server}/p{partition}"), "takes the send of {attempt} back");
+                    tell!(self, format!("s{server}/p{partition}"), "takes the send of a{attempt} back");
                     self.answer_after(send, 10, Answered::Sent(SendOutcome::NotStarted(Why::RefusedCancelled)));
                     self.forget_errand(send);
                     self.open(id, Call { server, boot, partition, epoch, attempt, kind, errand: None });
@@ -279,7 +279,7 @@ impl World {
             end: None,
         };
         let (run, attempt) = (dispatch.run, dispatch.attempt);
-        tell!(self, process.map_or("url".to_owned(), |p| format!("proc{p}")), "starts {attempt} of {run}");
+        tell!(self, process.map_or("url".to_owned(), |p| format!("proc{p}")), "starts a{attempt} of {run}");
         let starts = self.oracle.start(attempt, execution);
         let partition = crate::world::partition_of(dispatch.app.0);
         self.started.insert(partition, self.now);
@@ -342,6 +342,9 @@ impl World {
 
     /// A call has waited for too long.
     pub(crate) fn call_deadline(&mut self, id: u64) {
+        if self.mutant == Some(Mutant::CallStaysOpen) {
+            return;
+        }
         let Some(call) = self.calls.get(&id) else { return };
         let silence = call.kind.silence();
         self.answer(id, silence);

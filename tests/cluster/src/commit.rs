@@ -1,6 +1,6 @@
 //! The way of a batch to the store and back: in order, sent again until it is answered, dropped when it is fenced.
 
-use rota_core::batch::Batch;
+use rota_core::batch::{Batch, Exception, Row};
 use rota_core::id::{Epoch, PartitionId};
 use rota_core::partition::Input;
 use rota_core::time::Now;
@@ -95,7 +95,20 @@ impl World {
 
     /// Applies a batch and checks what it changed. False: it is fenced.
     pub(crate) fn apply(&mut self, batch: &Batch) -> bool {
-        let changes = match self.store.commit(batch) {
+        let mut faulty = None;
+        if self.mutant == Some(Mutant::ArmingIsForgotten) {
+            let is_kept = |row: &Row| !matches!(row, Row::Exception { exception: Some(Exception::Armed(_)), .. });
+            let mut batch = batch.clone();
+            batch.rows.retain(is_kept);
+            faulty = Some(batch);
+        }
+        let epoch = self.store.part(batch.partition).epoch;
+        let changes = match self.store.commit(faulty.as_ref().unwrap_or(batch)) {
+            Ok(Applied::Changed(_)) if batch.epoch != epoch => {
+                let text = format!("batch {} of term {} is applied in term {epoch}", batch.seq, batch.epoch);
+                self.note(Err(Rule::Term.broken(text)));
+                return true;
+            }
             Ok(Applied::Changed(changes)) => changes,
             Ok(Applied::Repeated) => return true,
             Ok(Applied::Fenced) => return false,

@@ -168,7 +168,7 @@ impl World {
         );
         let outcome = if cancelled { Outcome::Killed } else { outcome };
         if self.fleet.processes[process].finish(attempt, outcome) {
-            tell!(self, format!("proc{process}"), "finishes {attempt}: {outcome:?}");
+            tell!(self, format!("proc{process}"), "finishes a{attempt}: {outcome:?}");
             self.oracle.end(attempt, self.now, End::Returned(outcome));
             self.report(process);
         }

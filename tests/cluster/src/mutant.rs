@@ -12,13 +12,29 @@ pub enum Mutant {
     IdsFromRestoredCounter,
     /// The mark of a batch becomes durable before its rows.
     MarkBeforeRows,
+    /// The store takes batches of terms that are over.
+    StoreDoesNotFence,
+    /// Wake-ups that a machine asked for never come.
+    WakeIsLost,
+    /// A call that nothing answers stays open for ever.
+    CallStaysOpen,
+    /// The next instant of a fixed-delay job does not become durable with the end of its run.
+    ArmingIsForgotten,
 }
 
 impl Mutant {
     /// Every shell's fault, and every machine's if it is built with them.
     #[must_use]
     pub fn all() -> Vec<Mutant> {
-        let mut all = vec![Mutant::StaleOwnerSends, Mutant::IdsFromRestoredCounter, Mutant::MarkBeforeRows];
+        let mut all = vec![
+            Mutant::StaleOwnerSends,
+            Mutant::IdsFromRestoredCounter,
+            Mutant::MarkBeforeRows,
+            Mutant::StoreDoesNotFence,
+            Mutant::WakeIsLost,
+            Mutant::CallStaysOpen,
+            Mutant::ArmingIsForgotten,
+        ];
         #[cfg(feature = "mutants")]
         {
             use rota_core::partition::Mutant as In;

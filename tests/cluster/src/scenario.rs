@@ -123,7 +123,7 @@ impl Scenario {
                 beat_ms: rng.between(700, 1_500),
                 dead_ms: rng.between(4_000, 6_000),
                 send_ms: rng.between(1_500, 3_000),
-                doubt_ms: rng.between(5_000, 12_000),
+                doubt_ms: rng.between(7_000, 12_000),
                 probe_ms: rng.between(300, 1_000),
                 kill_grace_ms: rng.between(1_000, 3_000),
                 release_after_ms: *rng.pick(&[10_000, 20_000, 30_000, 120_000]),

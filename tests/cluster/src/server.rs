@@ -1,15 +1,16 @@
 //! A server's shell: it carries inputs into its machines and their effects out, and decides nothing.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rota_core::id::{Block, Epoch, PartitionId};
 use rota_core::job::JobState;
-use rota_core::partition::{Config, Effect, Input, Machine};
+use rota_core::partition::{Config, Effect, Input, Machine, Snapshot};
 use rota_core::time::Now;
 
 use crate::check::loss::Heard;
 use crate::check::send::{self, Sender};
-use crate::check::{Rule, load};
+use crate::check::{Broken, Rule, load, wait};
 use crate::clock::{Micros, ms};
 use crate::event::{Errand, Event};
 use crate::mutant::Mutant;
@@ -111,8 +112,8 @@ impl World {
     /// Steps a machine with one input, and sees to it that the round ends soon.
     pub(crate) fn step(&mut self, server: usize, partition: PartitionId, input: Input) {
         let now = self.read_clock(server);
-        if let Some(text) = self.story.is_on().then(|| short(&input)) {
-            tell!(self, format!("s{server}/p{partition}"), "<- {text}");
+        if !matches!(input, Input::Turn) {
+            tell!(self, format!("s{server}/p{partition}"), "<- {}", short(&input));
         }
         let is_turn = matches!(input, Input::Turn);
         if matches!(input, Input::Committed(_)) {
@@ -133,6 +134,7 @@ impl World {
             self.carry_out(server, partition, now, effect, is_still);
         }
         self.out = out;
+        self.recount(server, partition);
         if is_turn {
             self.check_wakes(server, partition);
         } else {
@@ -182,6 +184,34 @@ impl World {
         }
     }
 
+    /// A machine shows its live state. If nothing of it is on its way to the store, rows and snapshot must agree.
+    fn published(&mut self, server: usize, partition: PartitionId, snapshot: Arc<Snapshot>, is_still: bool) {
+        let part = self.store.part(partition);
+        if is_still && self.term(server, partition) == Some(part.epoch) {
+            let slack_ms = self.scenario.wall_slack_ms() as i64;
+            let verdict = load::published(part, &snapshot).and_then(|()| wait::published(part, &snapshot, slack_ms));
+            self.note(verdict);
+        }
+        if !snapshot.held.is_empty() {
+            let held: Vec<_> =
+                snapshot.held.iter().map(|held| (held.job.0, held.why.word(), held.slot.to_string())).collect();
+            tell!(self, format!("s{server}/p{partition}"), "holds {held:?}");
+        }
+        if self.phase == Phase::Ending {
+            self.note_held(partition, &snapshot);
+        }
+        self.snapshots.insert(partition, snapshot);
+    }
+
+    /// What a machine keeps beside what it derives it from. Planted faults have to be seen from outside.
+    fn recount(&mut self, server: usize, partition: PartitionId) {
+        let Some(hosted) = self.servers[server].hosted.get(&partition) else { return };
+        if self.mutant.is_none() {
+            let verdict = hosted.machine.check().map_err(|what| Broken { rule: Rule::Recount, what });
+            self.note(verdict);
+        }
+    }
+
     fn carry_out(&mut self, server: usize, partition: PartitionId, now: Now, effect: Effect, is_still: bool) {
         match effect {
             Effect::Commit(batch) => self.submit(server, partition, now, *batch),
@@ -190,7 +220,7 @@ impl World {
                 tell!(
                     self,
                     format!("s{server}/p{partition}"),
-                    "send {} shard {} no {} of {}",
+                    "send a{} shard {} no {} of {}",
                     dispatch.attempt,
                     dispatch.shard,
                     dispatch.no,
@@ -202,30 +232,13 @@ impl World {
             Effect::Probe(enquiry) => self.call(server, partition, Errand::Probe(enquiry)),
             Effect::Cancel(enquiry) => self.call(server, partition, Errand::Cancel(enquiry)),
             Effect::Reply(to, answer) => self.answered(server, to, answer),
+            Effect::WakeIn(_) if self.mutant == Some(Mutant::WakeIsLost) => {}
             Effect::WakeIn(wait_ms) => {
                 let late = if self.dice.server.chance(2_000) { 50_000 } else { self.dice.server.between(0, 300) };
                 let wait = self.servers[server].clock.true_us(wait_ms) + late;
                 self.wake(server, partition, wait);
             }
-            Effect::Publish(snapshot) => {
-                let part = self.store.part(partition);
-                if is_still && self.term(server, partition) == Some(part.epoch) {
-                    let verdict = load::published(part, &snapshot);
-                    self.note(verdict);
-                }
-                if !snapshot.held.is_empty() {
-                    tell!(
-                        self,
-                        format!("s{server}/p{partition}"),
-                        "holds {:?}",
-                        snapshot.held.iter().map(|h| (h.job.0, h.why, h.slot.0)).collect::<Vec<_>>()
-                    );
-                }
-                if self.phase == Phase::Ending {
-                    self.note_held(partition, &snapshot);
-                }
-                self.snapshots.insert(partition, snapshot);
-            }
+            Effect::Publish(snapshot) => self.published(server, partition, snapshot, is_still),
         }
     }
 }

@@ -201,6 +201,7 @@ impl World {
         let servers = (0..SERVERS).map(|_| server(&scenario, &mut dice.chaos)).collect();
         let slack_ms = scenario.wall_slack_ms();
         let mut store = Store::new(PARTITIONS);
+        store.is_fencing = mutant != Some(Mutant::StoreDoesNotFence);
         for app in apps() {
             store.part_mut(partition_of(app.id.0)).apps.insert(app.id, app);
         }

@@ -30,4 +30,8 @@ fn planted_bugs_are_caught() {
     check(Mutant::Machine(In::ReleaseAtTimeout), &[Rule::Overlap]);
     check(Mutant::StaleOwnerSends, &[Rule::SendRests]);
     check(Mutant::IdsFromRestoredCounter, &[Rule::Ids]);
+    check(Mutant::StoreDoesNotFence, &[Rule::Term]);
+    check(Mutant::WakeIsLost, &[Rule::Wakes]);
+    check(Mutant::CallStaysOpen, &[Rule::Quiescence]);
+    check(Mutant::ArmingIsForgotten, &[Rule::Armed]);
 }

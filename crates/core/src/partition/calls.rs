@@ -168,17 +168,20 @@ impl Machine {
             return;
         }
         let attempt = self.runs.attempt_mut(id);
-        if attempt.life != Life::Sending {
+        let (worker, run, at_mono, life) = (attempt.worker, attempt.run, attempt.at_mono, attempt.life);
+        let is_host = self.fleet.worker(worker).is_host;
+        if is_host {
+            // The call is over, and nothing but time will ever release the attempt.
+            self.give_credit_back(id);
+        }
+        if life != Life::Sending {
             return;
         }
-        let (worker, run, at_mono) = (attempt.worker, attempt.run, attempt.at_mono);
-        let is_host = self.fleet.worker(worker).is_host;
         if is_host {
             let until = self.fleet.avoid(worker, now.mono);
             self.timers.add(until, Timer::Avoided(worker));
             let timeout_ms = self.runs.run(run).policy.timeout.attempt_ms;
             if timeout_ms.is_some_and(|timeout_ms| now.mono.since(at_mono) >= timeout_ms) {
-                self.give_credit_back(id);
                 self.end(now, id, AttemptState::Timeout, Some(Why::AttemptTimeout), None, Place::Kept);
                 return;
             }

@@ -99,6 +99,8 @@ impl Machine {
     }
 
     fn retry_held(&mut self, now: Now, pool: PoolIx, budget: &mut Budget) -> bool {
+        // Behind the front they waited for what the front waited for.
+        let waited_for = self.fleet.pool(pool).blocked;
         while let Some(ix) = self.fleet.pool(pool).held.front().copied() {
             let slot = match self.jobs.holds(ix).then(|| self.jobs.get(ix)) {
                 Some(live) if live.pool == pool => match live.place {
@@ -114,8 +116,7 @@ impl Machine {
             if !self.may_write(ix) {
                 return false;
             }
-            // Behind the front it waited for what the front waited for.
-            if let Some(why) = self.fleet.pool(pool).blocked {
+            if let Some(why) = waited_for {
                 self.jobs.set_held_why(ix, why);
             }
             match self.consider(now, ix, slot, budget) {

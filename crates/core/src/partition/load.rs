@@ -244,7 +244,7 @@ impl Machine {
         };
         let is_unreleased = row.released_at.is_none();
         let is_unproven = life == Life::Ended(AttemptState::Lost) && row.why == Some(Why::InDoubt);
-        let has_credit = is_unreleased && (is_unproven || !matches!(life, Life::Ended(_)));
+        let has_credit = is_unreleased && !is_host && (is_unproven || !matches!(life, Life::Ended(_)));
         if is_unreleased {
             let live = self.fleet.worker_mut(worker);
             live.attempts.insert(row.id);

@@ -91,7 +91,7 @@ impl Machine {
             attempts: self.open_attempts(),
             attempts_open: self.runs.attempts.values().filter(|attempt| !attempt.has_ended()).count() as u64,
             in_doubt: self.runs.in_doubt,
-            runs_open: self.runs.runs.len() as u64,
+            runs_open: self.runs.runs.values().filter(|run| !run.state.is_terminal()).count() as u64,
             next: self.jobs.upcoming().take(NEXT_MAX).map(|(slot, live)| (live.id, slot)).collect(),
             broken: self.stats.broken.clone(),
             suspended: self.suspension(now),

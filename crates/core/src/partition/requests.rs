@@ -93,6 +93,9 @@ impl Machine {
                 self.admit(now, ix, slot, Origin::Schedule, None, None);
                 self.advance(now, ix, slot);
             }
+            if self.jobs.get(ix).is_armed_kind() {
+                break; // it stood at one instant; the next is the new version's
+            }
             fired += 1;
         }
         self.jobs.rest(ix);

@@ -6,7 +6,7 @@ use rota_core::job::{Delivery, Retry, Spec, Strategy, Target, When};
 use rota_core::partition::{Answer, CancelAnswer, Config, Dispatch, Holder, Input, Outcome, ProbeAnswer, SendOutcome};
 use rota_core::why::Why;
 
-use super::rig::{Rig, echo, story};
+use super::rig::{Rig, echo, results, story};
 
 fn triggered(rig: &mut Rig, spec: Spec) -> Dispatch {
     let job = rig.job("job", spec);
@@ -224,16 +224,167 @@ fn shards_run_side_by_side_and_a_run_fails_if_one_does() {
 #[test]
 fn a_url_job_needs_no_worker_and_its_answer_is_its_result() {
     let mut rig = Rig::new();
-    let target = Target::Url {
-        method: "POST".into(),
-        url: "https://partner.example/ping".into(),
-        headers: std::collections::BTreeMap::new(),
-        body: String::new(),
-    };
-    let send = triggered(&mut rig, Spec::new(When::Manual, target));
+    let send = triggered(&mut rig, url("POST"));
     assert!(send.worker.is_none());
     let outcome = SendOutcome::Finished(Outcome::Success, Some("pong".into()));
     rig.step(Input::Sent { attempt: send.attempt, outcome });
     let attempt = &rig.attempts(send.run)[0];
     assert_eq!((attempt.state, attempt.message.as_deref()), (AttemptState::Success, Some("pong")));
+}
+
+#[test]
+fn a_late_success_stops_a_successor_that_is_not_durable_yet() {
+    for is_restarted in [false, true] {
+        let mut rig = Rig::new();
+        let worker = rig.worker(1);
+        let mut spec = retried(3);
+        spec.retry.delay_ms = 0;
+        let first = triggered(&mut rig, spec);
+        rig.accept(first.attempt);
+        rig.holds_commits = true;
+        let reply = rig.reply();
+        if is_restarted {
+            let registration = Box::new(rig.registration(1, 2));
+            let holder = Holder::Gone(Incarnation(1));
+            rig.step(Input::Register { registration, is_reachable: true, holder, reply });
+        } else {
+            let beat = Box::new(rig.beat_of(worker, Incarnation(1), 5, &[]));
+            rig.step(Input::Beat { beat, reply });
+        }
+        let reply = rig.reply();
+        rig.step(results(&first, Outcome::Success, None, reply));
+        rig.release_commits();
+        assert!(rig.sends.is_empty());
+        assert_eq!(states(&rig, first.run), ["lost/late_success", "killed/superseded"]);
+        assert_eq!(rig.run(first.run).state, RunState::Success);
+    }
+}
+
+#[test]
+fn a_late_failure_is_kept_on_its_attempt() {
+    let mut rig = Rig::new();
+    let worker = rig.worker(1);
+    let send = triggered(&mut rig, retried(3));
+    rig.accept(send.attempt);
+    rig.beat(worker, 5, &[]);
+    assert_eq!(states(&rig, send.run), ["lost/vanished"]);
+    rig.report_with(&send, Outcome::Failed(Why::HandlerFailed), Some("boom"));
+    assert_eq!(states(&rig, send.run), ["lost/vanished"]);
+    assert_eq!(rig.attempts(send.run)[0].message.as_deref(), Some("boom"));
+    assert_eq!(rig.snapshot().late_results, 1);
+}
+
+#[test]
+fn a_doubt_is_dispatched_again_whatever_the_start_deadline() {
+    let mut rig = Rig::new();
+    let worker = rig.worker(1);
+    let mut spec = echo(When::Manual);
+    spec.timeout.start_ms = Some(30_000);
+    let send = triggered(&mut rig, spec);
+    rig.step(Input::Sent { attempt: send.attempt, outcome: SendOutcome::InDoubt });
+    rig.pass_beating(51_000, worker, &[]);
+    rig.answer(|reply| Input::Drain { worker, incarnation: Incarnation(1), reply });
+    rig.silence(15_000);
+    rig.worker(2);
+    assert_eq!(rig.sends.len(), 1, "{:?} {:?}", rig.run(send.run).state, rig.run(send.run).why);
+}
+
+#[test]
+fn a_run_that_waited_is_not_pending_once_it_runs() {
+    let mut rig = Rig::new();
+    let job = rig.job("job", echo(When::Manual));
+    let Answer::Triggered(run) = rig.trigger(job) else { panic!("it is triggered") };
+    rig.silence(2_000);
+    assert_eq!(rig.run(run).state, RunState::Pending);
+    rig.worker(1);
+    let send = rig.take_send();
+    assert_eq!(rig.run(run).state, RunState::Dispatched);
+    rig.accept(send.attempt);
+    assert_eq!(rig.run(run).state, RunState::Running);
+}
+
+#[test]
+fn a_time_out_is_forgotten_with_its_attempt() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let mut spec = echo(When::Manual);
+    spec.timeout.attempt_ms = Some(3_600_000);
+    let job = rig.job("job", spec);
+    for _ in 0..3 {
+        rig.trigger(job);
+        let send = rig.take_send();
+        rig.accept(send.attempt);
+        assert_eq!(rig.mentions("AttemptTimeout("), 1);
+        rig.report(&send, Outcome::Success);
+        assert_eq!(rig.mentions("AttemptTimeout("), 0);
+    }
+}
+
+#[test]
+fn a_kill_of_a_doubt_is_confirmed_by_absence() {
+    let mut rig = Rig::new();
+    let worker = rig.worker(1);
+    let send = triggered(&mut rig, echo(When::Manual));
+    rig.step(Input::Sent { attempt: send.attempt, outcome: SendOutcome::InDoubt });
+    assert_eq!(rig.kill(send.run), Answer::Killing);
+    rig.step(Input::Cancelled { attempt: send.attempt, answer: CancelAnswer::Stopping { next_beat: 9 } });
+    rig.beat(worker, 8, &[]);
+    assert_eq!(states(&rig, send.run), ["stopping/killed_by_user"]);
+    rig.beat(worker, 9, &[]);
+    assert_eq!(states(&rig, send.run), ["killed/killed_by_user"]);
+    assert_eq!(rig.run(send.run).state, RunState::Killed);
+    assert_eq!(rig.snapshot().workers[0].load, 0);
+}
+
+fn url(method: &str) -> Spec {
+    let target = Target::Url {
+        method: method.into(),
+        url: "https://partner.example/ping".into(),
+        headers: std::collections::BTreeMap::new(),
+        body: String::new(),
+    };
+    Spec::new(When::Manual, target)
+}
+
+#[test]
+fn a_url_call_that_was_not_sent_in_time_is_made_again() {
+    let mut rig = Rig::new();
+    let first = triggered(&mut rig, url("POST"));
+    let outcome = SendOutcome::NotStarted(Why::SendDeadline);
+    rig.step(Input::Sent { attempt: first.attempt, outcome });
+    let second = rig.take_send();
+    assert_eq!(states(&rig, first.run), ["not_started/send_deadline", "dispatched"]);
+    let outcome = SendOutcome::NotStarted(Why::ConnectFailed);
+    rig.step(Input::Sent { attempt: second.attempt, outcome });
+    assert_eq!(rig.run(first.run).state, RunState::Failed, "a host has no other candidate");
+}
+
+#[test]
+fn a_url_call_in_doubt_is_repeated_at_growing_distances_until_it_times_out() {
+    let mut rig = Rig::new();
+    let mut spec = url("GET");
+    spec.timeout.attempt_ms = Some(20_000);
+    let first = triggered(&mut rig, spec);
+    let mut send = first.clone();
+    for wait_ms in [1_000, 2_000, 4_000] {
+        rig.step(Input::Sent { attempt: send.attempt, outcome: SendOutcome::InDoubt });
+        rig.silence(wait_ms - 1);
+        assert!(rig.sends.is_empty(), "not within {wait_ms} ms");
+        rig.silence(1);
+        send = rig.take_send();
+    }
+    rig.silence(20_000);
+    rig.step(Input::Sent { attempt: send.attempt, outcome: SendOutcome::InDoubt });
+    assert_eq!(states(&rig, first.run)[2..], ["lost/in_doubt", "timeout/attempt_timeout"]);
+    assert_eq!(rig.run(first.run).state, RunState::Timeout);
+}
+
+#[test]
+fn a_url_call_in_doubt_is_not_repeated_at_most_once() {
+    let mut rig = Rig::new();
+    let send = triggered(&mut rig, url("POST"));
+    rig.step(Input::Sent { attempt: send.attempt, outcome: SendOutcome::InDoubt });
+    rig.silence(60_000);
+    assert!(rig.sends.is_empty());
+    assert_eq!(rig.run(send.run).state, RunState::Lost);
 }

@@ -2,7 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test's own set-up")]
 
 mod attempts;
+mod clock;
+mod edits;
+mod mark;
+mod pools;
+mod random;
 mod requests;
 mod restart;
 mod rig;
 mod slots;
+mod workers;

@@ -1,8 +1,9 @@
 //! What a new term finds.
 
 use rota_core::batch::{AttemptState, RunState};
-use rota_core::job::When;
-use rota_core::partition::{Answer, Input, Outcome, ProbeAnswer};
+use rota_core::job::{Delivery, JobState, Retry, When};
+use rota_core::partition::{Answer, Config, Input, Outcome, ProbeAnswer};
+use rota_core::time::Mono;
 
 use super::rig::{Rig, echo, story};
 
@@ -80,4 +81,91 @@ fn a_waiting_shard_waits_on_after_a_restart() {
     assert_eq!(rig.machine.pending(), 1);
     rig.worker(1);
     assert_eq!(rig.take_send().run, run);
+}
+
+#[test]
+fn a_deleted_jobs_waiting_shard_is_settled_once() {
+    for is_killed in [false, true] {
+        let mut rig = Rig::with(Config { send_credits: 1, ..Config::NATIVE });
+        rig.worker(1);
+        let mut spec = echo(When::Manual);
+        spec.shards = 2;
+        let job = rig.job("job", spec);
+        rig.trigger(job);
+        let send = rig.take_send();
+        rig.silence(2_000);
+        if is_killed {
+            assert_eq!(rig.kill(send.run), Answer::Killing);
+        }
+        rig.set_state(job, JobState::Deleted);
+        rig.restart(1_000);
+        assert_eq!(rig.machine.pending(), 0);
+        rig.report(&send, Outcome::Success);
+        let state = if is_killed { RunState::Killed } else { RunState::Discarded };
+        assert_eq!(rig.run(send.run).state, state);
+        assert!(rig.sends.is_empty());
+    }
+}
+
+#[test]
+fn a_run_that_waited_is_not_pending_after_a_restart() {
+    let mut rig = Rig::new();
+    let job = rig.job("job", echo(When::Manual));
+    rig.trigger(job);
+    let worker = rig.worker(1);
+    let send = rig.take_send();
+    rig.restart(100);
+    rig.pass_beating(10_000, worker, &[send.attempt]);
+    assert_eq!(rig.run(send.run).state, RunState::Running);
+}
+
+#[test]
+fn a_time_out_is_not_prolonged_by_a_restart() {
+    let mut rig = Rig::new();
+    let worker = rig.worker(1);
+    let mut spec = echo(When::Manual);
+    spec.timeout.attempt_ms = Some(60_000);
+    let job = rig.job("job", spec);
+    rig.trigger(job);
+    let send = rig.take_send();
+    rig.accept(send.attempt);
+    rig.pass_beating(50_000, worker, &[send.attempt]);
+    rig.now.mono = Mono(0); // another process: its clock starts anew
+    rig.restart(1_000);
+    rig.pass_beating(8_000, worker, &[send.attempt]);
+    assert!(rig.cancels.is_empty());
+    rig.pass_beating(2_000, worker, &[send.attempt]);
+    assert_eq!(rig.cancels.len(), 1);
+}
+
+#[test]
+fn a_shard_that_timed_out_at_most_once_is_not_decided_anew() {
+    for is_late_result in [false, true] {
+        let mut rig = Rig::new();
+        let worker = rig.worker(1);
+        let mut spec = echo(When::Manual);
+        (spec.shards, spec.delivery) = (2, Some(Delivery::AtMostOnce));
+        spec.retry = Retry { max: 1, delay_ms: 1_000 };
+        spec.timeout.attempt_ms = Some(20_000);
+        let job = rig.job("job", spec);
+        rig.trigger(job);
+        let sends = std::mem::take(&mut rig.sends);
+        let both: Vec<_> = sends.iter().map(|send| send.attempt).collect();
+        rig.accept(both[0]);
+        rig.pass_beating(35_000, worker, &both);
+        assert_eq!(rig.attempts(sends[0].run)[0].state, AttemptState::Timeout);
+        if is_late_result {
+            rig.report(&sends[0], Outcome::Success);
+        } else {
+            rig.beat(worker, 5_000, &both[1..]);
+        }
+        assert!(rig.attempts(sends[0].run)[0].released_at.is_some());
+        rig.pass_beating(3_000, worker, &both[1..]);
+        assert!(rig.sends.is_empty());
+        rig.restart(1_000);
+        rig.pass_beating(5_000, worker, &both[1..]);
+        assert!(rig.sends.iter().all(|send| send.shard != 0), "shard 0 was settled: {:?}", rig.sends);
+        let attempts = rig.attempts(sends[0].run);
+        assert_eq!(attempts.iter().filter(|attempt| attempt.shard == 0).count(), 1);
+    }
 }

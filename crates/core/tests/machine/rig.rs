@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rota_core::batch::{Attempt, Batch, Origin, Run};
+use rota_core::batch::{Attempt, Batch, Exception, Origin, Row, Run};
 use rota_core::id::{AppId, AttemptId, Block, Incarnation, JobId, PartitionId, RunId, Version, WorkerId};
 use rota_core::job::{Definition, JobState, Spec, Target, When};
 use rota_core::partition::{
@@ -12,7 +12,7 @@ use rota_core::partition::{
 };
 use rota_core::time::{Mono, Now, UnixMs};
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
-use rota_port::memory::MemoryStore;
+use rota_port::memory::{MemoryStore, State};
 use rota_port::store::{Reservation, Reserved, Store};
 
 pub(crate) const P0: PartitionId = PartitionId(0);
@@ -74,8 +74,14 @@ impl Rig {
         self.step(Input::Turn);
     }
 
-    fn advance(&mut self, ms: u64) {
+    /// Moves both clocks; nobody is told.
+    pub(crate) fn advance(&mut self, ms: u64) {
         self.now = Now { wall: self.now.wall.plus_ms(i64::try_from(ms).unwrap()), mono: self.now.mono.plus(ms) };
+    }
+
+    /// Moves the wall clock alone, as an operator or a time server does; nobody is told.
+    pub(crate) fn shift_wall(&mut self, ms: i64) {
+        self.now.wall = self.now.wall.plus_ms(ms);
     }
 
     /// Lets time pass while every worker beats, with all that it has.
@@ -114,6 +120,11 @@ impl Rig {
         let mut out = Vec::new();
         self.feed(input, &mut out);
         self.feed(Input::Turn, &mut out);
+        self.carry_all(out);
+        self.machine.check().unwrap();
+    }
+
+    fn carry_all(&mut self, mut out: Vec<Effect>) {
         let mut rounds = 0;
         while !out.is_empty() {
             rounds += 1;
@@ -124,7 +135,13 @@ impl Rig {
             }
             out = next;
         }
-        self.machine.check().unwrap();
+    }
+
+    /// One input without the end of its round; what leaves at once is carried out.
+    pub(crate) fn enter(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.feed(input, &mut out);
+        self.carry_all(out);
     }
 
     fn feed(&mut self, input: Input, out: &mut Vec<Effect>) {
@@ -168,18 +185,41 @@ impl Rig {
     /// Makes the held batches durable, and those that follow from them, in order.
     pub(crate) fn release_commits(&mut self) {
         while !self.held.is_empty() {
-            let batch = self.held.remove(0);
-            let mut out = Vec::new();
-            self.commit(batch, &mut out);
-            while !out.is_empty() {
-                let mut next = Vec::new();
-                for effect in out {
-                    self.carry(effect, &mut next);
-                }
-                out = next;
-            }
+            self.release_one();
         }
         self.holds_commits = false;
+    }
+
+    /// Makes the oldest held batch durable, and says so.
+    pub(crate) fn release_one(&mut self) {
+        let batch = self.held.remove(0);
+        let mut out = Vec::new();
+        self.commit(batch, &mut out);
+        self.carry_all(out);
+    }
+
+    /// A crash with batches on their way: the oldest `durable` of them reached the store, unheard.
+    pub(crate) fn crash(&mut self, durable: usize) {
+        for batch in self.held.drain(..).take(durable) {
+            assert_eq!(self.store.commit(&[batch]).unwrap(), [rota_port::store::Outcome::Applied]);
+        }
+        self.holds_commits = false;
+        self.restart(0);
+    }
+
+    /// Rows of another binary: a batch that this machine did not make. Only a restart may follow.
+    pub(crate) fn write_behind_its_back(&mut self, rows: Vec<Row>) {
+        let header = self.store.with(|state| state.header(P0));
+        let (seq, at) = (rota_core::id::Seq(header.seq.0 + 1), self.now.wall);
+        let (epoch, mark, floor) = (header.epoch, header.mark, header.floor);
+        let batch = Batch { partition: P0, epoch, seq, at, mark, floor, rows };
+        assert_eq!(self.store.commit(&[batch]).unwrap(), [rota_port::store::Outcome::Applied]);
+    }
+
+    /// Hands in a block with so many ids, in place of what is left.
+    pub(crate) fn lend_ids(&mut self, left: u64) {
+        let first = self.store.reserve_ids(rota_core::id::id_floor(self.now.wall), left).unwrap();
+        self.enter(Input::Ids(Block::new(first, first + left)));
     }
 
     pub(crate) fn reply(&mut self) -> ReplyTo {
@@ -195,12 +235,34 @@ impl Rig {
 
     /// Defines a job and returns its id.
     pub(crate) fn job(&mut self, name: &str, spec: Spec) -> JobId {
-        let what = Reservation::JobName { app: self.app, name: name.into(), at: self.now.wall };
-        let Ok(Reserved::Job(id)) = self.store.reserve(&what) else { panic!("the name is free") };
-        let definition = self.definition(id, name, spec);
-        let answer = self.answer(|reply| Input::Define { definition: Box::new(definition), expected: None, reply });
+        let definition = self.reserved(name, spec);
+        let id = definition.id;
+        let answer = self.answer(|reply| Input::Define { definition, expected: None, reply });
         assert!(matches!(answer, Answer::Defined { .. }), "{answer:?}");
         id
+    }
+
+    /// Defines jobs in one round.
+    pub(crate) fn jobs(&mut self, prefix: &str, count: usize, spec: impl Fn(usize) -> Spec) {
+        for n in 0..count {
+            let definition = self.reserved(&format!("{prefix}{n}"), spec(n));
+            let reply = self.reply();
+            self.enter(Input::Define { definition, expected: None, reply });
+        }
+        self.step(Input::Turn);
+    }
+
+    fn reserved(&mut self, name: &str, spec: Spec) -> Box<Definition> {
+        let what = Reservation::JobName { app: self.app, name: name.into(), at: self.now.wall };
+        let Ok(Reserved::Job(id)) = self.store.reserve(&what) else { panic!("the name is free") };
+        Box::new(self.definition(id, name, spec))
+    }
+
+    /// Replaces a job's version by a new one.
+    pub(crate) fn edit(&mut self, job: JobId, version: u32, spec: Spec) -> Answer {
+        let name = self.store.with(|state| state.jobs()[&job][0].name.clone());
+        let definition = Box::new(self.definition(job, &name, spec));
+        self.answer(|reply| Input::Define { definition, expected: Some(Version(version)), reply })
     }
 
     pub(crate) fn definition(&self, id: JobId, name: &str, spec: Spec) -> Definition {
@@ -246,13 +308,33 @@ impl Rig {
 
     /// Registers a worker that offers `echo`; its name is reserved as the store would.
     pub(crate) fn worker(&mut self, id: u32) -> WorkerId {
-        let name = format!("w{id}");
-        let what = Reservation::WorkerName { app: self.app, name };
+        let registration = self.newcomer(id);
+        self.register(registration, Holder::None);
+        WorkerId(id)
+    }
+
+    /// Registers workers 1 to `count` in one round.
+    pub(crate) fn workers(&mut self, count: u32) {
+        for id in 1..=count {
+            let registration = Box::new(self.newcomer(id));
+            let reply = self.reply();
+            self.enter(Input::Register { registration, is_reachable: true, holder: Holder::None, reply });
+        }
+        self.step(Input::Turn);
+    }
+
+    fn newcomer(&mut self, id: u32) -> Registration {
+        let what = Reservation::WorkerName { app: self.app, name: format!("w{id}") };
         let Ok(Reserved::Worker(real)) = self.store.reserve(&what) else { panic!("a worker name is reserved") };
         assert_eq!(real, WorkerId(id), "workers are registered in order in these tests");
-        let registration = self.registration(id, 1);
-        self.register(registration, Holder::None);
-        real
+        self.registration(id, 1)
+    }
+
+    /// Another process takes a worker's name; that of the incarnation before is gone.
+    pub(crate) fn replace_worker(&mut self, id: u32, incarnation: u64) {
+        let registration = self.registration(id, incarnation);
+        let answer = self.register(registration, Holder::Gone(Incarnation(incarnation - 1)));
+        assert_eq!(answer, Answer::Registered(WorkerState::Online));
     }
 
     pub(crate) fn register(&mut self, registration: Registration, holder: Holder) -> Answer {
@@ -265,7 +347,7 @@ impl Rig {
         self.answer(|reply| Input::Beat { beat: Box::new(beat), reply })
     }
 
-    fn beat_of(&self, worker: WorkerId, incarnation: Incarnation, no: u64, running: &[AttemptId]) -> Beat {
+    pub(crate) fn beat_of(&self, worker: WorkerId, incarnation: Incarnation, no: u64, running: &[AttemptId]) -> Beat {
         let (running, finished) = (running.to_vec(), Vec::new());
         Beat { worker, incarnation, no, running, finished, capacity: 0, labels: None }
     }
@@ -288,17 +370,22 @@ impl Rig {
     }
 
     pub(crate) fn report(&mut self, dispatch: &Dispatch, outcome: Outcome) -> Answer {
-        let worker = dispatch.worker.as_ref().expect("a worker");
-        let (worker, incarnation) = (worker.id, worker.incarnation);
-        let report = Report {
-            attempt: dispatch.attempt,
-            run: dispatch.run,
-            shard: dispatch.shard,
-            no: dispatch.no,
-            outcome,
-            message: None,
-        };
-        self.answer(|reply| Input::Results { worker, incarnation, reports: vec![report], reply })
+        self.report_with(dispatch, outcome, None)
+    }
+
+    pub(crate) fn report_with(&mut self, dispatch: &Dispatch, outcome: Outcome, message: Option<&str>) -> Answer {
+        let reply = self.reply();
+        self.step(results(dispatch, outcome, message, reply));
+        self.answers.remove(&reply).expect("the report is answered")
+    }
+
+    /// Accepts everything that was sent and reports its success.
+    pub(crate) fn do_all(&mut self) {
+        for send in std::mem::take(&mut self.sends) {
+            self.accept(send.attempt);
+            let reply = self.reply();
+            self.step(results(&send, Outcome::Success, None, reply));
+        }
     }
 
     pub(crate) fn take_send(&mut self) -> Dispatch {
@@ -321,6 +408,99 @@ impl Rig {
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.machine.snapshot(self.now)
     }
+
+    /// How many batches are durable.
+    pub(crate) fn batches(&self) -> u64 {
+        self.store.with(|state| state.header(P0).seq.0)
+    }
+
+    /// How often a word occurs in the machine's own state: for what grows without being seen otherwise.
+    pub(crate) fn mentions(&self, word: &str) -> usize {
+        format!("{:?}", self.machine).matches(word).count()
+    }
+
+    /// The slots of an `every` job that have a row, in seconds since the start; twice if they have two.
+    pub(crate) fn covered(&self, job: JobId) -> Vec<i64> {
+        let mut slots: Vec<i64> = self.covered_ms(job).iter().map(|slot| (slot - START) / 1_000).collect();
+        slots.sort_unstable();
+        slots
+    }
+
+    fn covered_ms(&self, job: JobId) -> Vec<i64> {
+        self.store.with(|state| {
+            let period = period(&state.jobs()[&job]).expect("an `every` job");
+            let own = |run: &&Run| run.job == job && run.origin == Origin::Schedule;
+            state.runs().values().filter(own).flat_map(|run| slots_of(run, period)).collect()
+        })
+    }
+
+    /// What is durable covers each slot up to the mark, or to the job's exception, exactly once, with a
+    /// row of the version that was in force. Looks at `every` jobs whose period was never edited.
+    pub(crate) fn check_ledger(&self) {
+        self.store.with(check_ledger);
+    }
+}
+
+fn check_ledger(state: &State) {
+    let mut rows: BTreeMap<JobId, Vec<&Run>> = BTreeMap::new();
+    for run in state.runs().values().filter(|run| run.origin == Origin::Schedule) {
+        rows.entry(run.job).or_default().push(run);
+    }
+    for (job, versions) in state.jobs() {
+        let Some(period) = period(versions) else { continue };
+        let rows = rows.remove(job).unwrap_or_default();
+        let mut covered: Vec<i64> = rows.iter().flat_map(|run| slots_of(run, period)).collect();
+        covered.sort_unstable();
+        let twice = covered.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0] - START);
+        assert_eq!(twice, None, "a slot of {job} is covered twice");
+        for run in rows {
+            let at = versions.iter().position(|definition| definition.version == run.version).unwrap();
+            assert!(versions[at].at < run.slot, "{run:?} lies before its version, of {}", versions[at].at);
+            let is_followed = versions.get(at + 1).is_some_and(|next| next.at < run.slot_last);
+            assert!(!is_followed, "{run:?} lies after its version");
+        }
+        if versions.last().unwrap().state == JobState::Deleted {
+            continue;
+        }
+        let until = match state.exceptions().get(job) {
+            Some((_, Exception::Covered(to))) => *to,
+            Some((_, Exception::Armed(_))) | None => state.header(P0).mark,
+        };
+        let mut slot = versions[0].at.0 - versions[0].at.0.rem_euclid(period) + period;
+        while slot <= until.0 {
+            assert!(covered.binary_search(&slot).is_ok(), "slot {} of {job} is lost", slot - START);
+            slot += period;
+        }
+    }
+}
+
+/// The period of an `every` job.
+fn period(versions: &[Definition]) -> Option<i64> {
+    match versions.last()?.spec.schedule {
+        When::EveryMs(ms) => Some(ms.cast_signed()),
+        When::Cron(_) | When::DelayMs(_) | When::OnceMs(_) | When::Manual => None,
+    }
+}
+
+/// The slots of an `every` job that a row covers.
+fn slots_of(run: &Run, period: i64) -> Vec<i64> {
+    let slots: Vec<i64> = (0..run.slots).map(|n| run.slot.0 + n.cast_signed() * period).collect();
+    assert_eq!(slots.last(), Some(&run.slot_last.0), "a row counts its slots: {run:?}");
+    slots
+}
+
+/// What the worker of a dispatch reports.
+pub(crate) fn results(dispatch: &Dispatch, outcome: Outcome, message: Option<&str>, reply: ReplyTo) -> Input {
+    let worker = dispatch.worker.as_ref().expect("a worker");
+    let report = Report {
+        attempt: dispatch.attempt,
+        run: dispatch.run,
+        shard: dispatch.shard,
+        no: dispatch.no,
+        outcome,
+        message: message.map(Into::into),
+    };
+    Input::Results { worker: worker.id, incarnation: worker.incarnation, reports: vec![report], reply }
 }
 
 pub(crate) fn echo(schedule: When) -> Spec {

@@ -1,9 +1,8 @@
 //! From the timeline to a row: lateness, overlap, held slots, caps, pauses, edits.
 
 use rota_core::batch::{Row, RunState};
-use rota_core::id::Version;
 use rota_core::job::{JobState, Overlap, When};
-use rota_core::partition::{Answer, Input, Outcome};
+use rota_core::partition::{Answer, Outcome};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 
@@ -81,92 +80,6 @@ fn a_slot_without_a_worker_is_held_and_fires_when_one_comes() {
 }
 
 #[test]
-fn a_held_slot_is_not_lost_by_a_restart() {
-    let mut rig = Rig::new();
-    rig.job("held", echo(When::EveryMs(60_000)));
-    rig.pass(70_000);
-    let id = rig.store.with(|state| state.exceptions().len());
-    assert_eq!(id, 0, "nothing was written for it yet");
-    // Another job's batches carry the mark past the held slot, which then needs an exception.
-    rig.job("other", echo(When::Manual));
-    assert_eq!(rig.store.with(|state| state.exceptions().len()), 1);
-    rig.restart(1_000);
-    rig.worker(1);
-    assert_eq!(rig.take_send().slot, UnixMs(START + 60_000));
-    assert_eq!(rig.store.with(|state| state.exceptions().len()), 0);
-    rig.restart(1_000);
-    assert!(rig.sends.is_empty(), "covered once");
-}
-
-#[test]
-fn the_cap_holds_what_may_not_enter_and_nothing_is_lost() {
-    let mut rig = Rig::new();
-    for id in 1..=64 {
-        rig.worker(id);
-    }
-    let count = 1_500;
-    for n in 0..count {
-        rig.job(&format!("j{n}"), echo(When::Cron("1 0 * * *".into())));
-    }
-    rig.pass(55_000);
-    rig.holds_commits = true;
-    rig.pass(5_000);
-    assert!(rig.machine.pending() <= 1_000);
-    assert!(rig.snapshot().held.iter().any(|held| held.why == Why::Cap));
-    rig.release_commits();
-    while rig.sends.len() < count {
-        let before = rig.sends.len();
-        rig.step(Input::Turn);
-        assert!(rig.sends.len() > before, "{} of {count} sent", rig.sends.len());
-    }
-    assert_eq!(rig.runs().len(), count);
-}
-
-#[test]
-fn a_pause_is_covered_by_one_row() {
-    let mut rig = Rig::new();
-    rig.worker(1);
-    let job = rig.job("tick", echo(When::EveryMs(10_000)));
-    rig.pass(10_000);
-    rig.set_state(job, JobState::Paused);
-    rig.pass(35_000);
-    rig.restart(5_000);
-    rig.set_state(job, JobState::Enabled);
-    rig.pass(10_000);
-    assert_eq!(story(&rig.runs()), ["10 running", "20..50 x4 skipped/paused", "60 dispatched"]);
-}
-
-#[test]
-fn an_edit_splits_the_slots_between_the_versions() {
-    let mut rig = Rig::new();
-    rig.worker(1);
-    let job = rig.job("tick", echo(When::EveryMs(10_000)));
-    rig.pass(15_000);
-    let definition = Box::new(rig.definition(job, "tick", echo(When::EveryMs(4_000))));
-    let stale = definition.clone();
-    let answer = rig.answer(|reply| Input::Define { definition, expected: Some(Version(1)), reply });
-    assert_eq!(answer, Answer::Defined { job, version: Version(2), next: Some(UnixMs(START + 16_000)) });
-    rig.restart(2_000);
-    let versions: Vec<(u32, i64)> = rig.runs().iter().map(|r| (r.version.0, (r.slot.0 - START) / 1_000)).collect();
-    assert_eq!(versions, [(1, 10), (2, 16)]);
-    let answer = rig.answer(|reply| Input::Define { definition: stale, expected: Some(Version(1)), reply });
-    assert_eq!(answer, Answer::Refused(Why::VersionConflict));
-}
-
-#[test]
-fn a_deleted_job_discards_what_waits_and_never_fires_again() {
-    let mut rig = Rig::new();
-    let job = rig.job("tick", echo(When::EveryMs(10_000)));
-    rig.pass(25_000);
-    rig.set_state(job, JobState::Deleted);
-    rig.worker(1);
-    rig.restart(30_000);
-    assert!(rig.sends.is_empty());
-    assert_eq!(story(&rig.runs()), ["10..20 x2 discarded/deleted"]);
-    assert_eq!(rig.trigger(job), Answer::Refused(Why::JobUnknown));
-}
-
-#[test]
 fn a_fixed_delay_job_counts_from_the_end_of_its_run() {
     let mut rig = Rig::new();
     rig.worker(1);
@@ -204,22 +117,6 @@ fn a_start_deadline_ends_a_wait() {
     rig.job("tick", spec);
     rig.pass(70_000);
     assert_eq!(story(&rig.runs()), ["60 skipped/start_deadline"]);
-}
-
-#[test]
-fn a_jump_of_the_wall_clock_fires_nothing_until_it_is_stable() {
-    let mut rig = Rig::new();
-    rig.worker(1);
-    rig.job("tick", echo(When::EveryMs(10_000)));
-    rig.now.wall = rig.now.wall.plus_ms(600_000);
-    rig.step(Input::Turn);
-    rig.pass(5_000);
-    assert!(rig.sends.is_empty());
-    assert_eq!(rig.snapshot().suspended, Some(Why::ClockSuspect));
-    rig.now.wall = rig.now.wall.plus_ms(-600_000);
-    rig.pass(31_000);
-    assert_eq!(rig.snapshot().suspended, None);
-    assert_eq!(story(&rig.runs()), ["10 dispatched", "20 dispatched", "30 dispatched"]);
 }
 
 #[test]

@@ -139,8 +139,8 @@ impl Store for Gated {
         if is_given { self.0.rows.reserve_ids(floor, count) } else { Err(store::Error::Unavailable("no ids".into())) }
     }
 
-    fn reserve(&mut self, what: &Reservation) -> Result<Reserved, store::Error> {
-        self.0.rows.reserve(what)
+    fn reserve_all(&mut self, what: &[Reservation]) -> Result<Vec<Reserved>, store::Error> {
+        self.0.rows.reserve_all(what)
     }
 
     fn sweep(&mut self, before: UnixMs, floor: u64) -> Result<u32, store::Error> {

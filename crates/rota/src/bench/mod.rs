@@ -16,11 +16,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use http::Method;
 use rota_cron::UnixMs;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
 use self::fleet::{Fleet, Manner};
+use self::link::Link;
 use self::load::When;
 use self::process::Server;
 use self::record::{Figures, Record, Span};
@@ -29,9 +31,12 @@ use crate::args::{BenchArgs, Scenario};
 use crate::cli::out::{self, Out};
 use crate::clock;
 use crate::exit::Failure;
+use crate::signal::Stop;
 
 /// From the making of the jobs to the first slot that counts.
 const SETTLE_MS: i64 = 3_000;
+/// How long a server may take to catch up before the measurement begins.
+const CATCH_UP: Duration = Duration::from_secs(60);
 /// How long what is due may still be started after the last slot that counts.
 const DRAIN: Duration = Duration::from_secs(60);
 const IDLE_JOBS: u32 = 1_000_000;
@@ -39,7 +44,15 @@ const IDLE_JOBS: u32 = 1_000_000;
 /// Measures, prints, and fails if something was lost or doubled.
 pub(crate) fn run(out: Out, args: &BenchArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let reports = LocalSet::new().block_on(&runtime, measure(out, args))?;
+    let reports = LocalSet::new().block_on(&runtime, async {
+        let mut stop = Stop::listen()?;
+        tokio::select! {
+            // A stop first; it drops the measurement, and with it the server and its data.
+            biased;
+            signal = stop.asked() => Err(Failure::failed("interrupted", format!("stopped by {signal}"))),
+            measured = measure(out, args) => Ok(measured?),
+        }
+    })?;
     if out.is_json {
         out.show(&reports, |_| String::new())?;
     }
@@ -102,6 +115,7 @@ async fn steady(folder: &Path, args: &BenchArgs, plan: &Plan) -> Result<Report> 
     let fleet = Fleet::start(&server.authority, &load::app(&server).await?, &plan.manners).await?;
     let jobs = load::jobs(&server, count, When::Rate(rate), plan.strategy).await?;
 
+    settle(&server).await?;
     let from_ms = clock::now().0 + SETTLE_MS;
     let span = Span { from_ms, to_ms: from_ms + i64::from(args.seconds) * 1_000 };
     let records = fleet.records();
@@ -195,6 +209,21 @@ fn report(args: &BenchArgs, plan: &Plan, jobs: usize, server: &Server) -> Report
         rss_max_bytes: 0,
         start_ms: report::ms(server.ready),
         audit: None,
+    }
+}
+
+/// Waits until the server has caught up with what came due while the jobs were being made, or shows that it will not.
+async fn settle(server: &Server) -> Result<()> {
+    let mut link = Link::open(&server.authority, &server.token).await?;
+    let began = Instant::now();
+    loop {
+        let (status, bytes) = link.exchange(Method::GET, "/api/v1/server", Vec::new()).await?;
+        anyhow::ensure!(status.is_success(), "/api/v1/server: {status}");
+        let now: rota_wire::rest::Server = serde_json::from_slice(&bytes).context("reading /api/v1/server")?;
+        if now.held == 0 || began.elapsed() > CATCH_UP {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(500)).await;
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Report {
     pub(super) seconds: u32,
     #[serde(flatten)]
     pub(super) figures: Figures,
-    /// Whether slots that no worker started count as lost; not if some workers keep no record.
+    /// Whether every slot must have been started by the end; not if some workers keep no record.
     pub(super) is_whole: bool,
     pub(super) cpu_us_per_run: f64,
     pub(super) written_bytes_per_run: u64,
@@ -39,7 +39,7 @@ impl Report {
         (self.rss_bytes, self.rss_max_bytes) = (after.rss_bytes, after.rss_max_bytes);
     }
 
-    /// Whether something was lost or done twice.
+    /// Whether something was not done, or done twice.
     pub(super) fn is_broken(&self) -> bool {
         let is_lossy = self.is_whole && self.figures.missing > 0;
         is_lossy || self.figures.doubled > 0 || self.audit.is_some_and(|audit| self.is_whole && audit.is_broken())
@@ -56,7 +56,7 @@ impl Report {
             self.seconds
         );
         if figures.due > 0 {
-            let missing = if self.is_whole { "lost" } else { "with other workers" };
+            let missing = if self.is_whole { "not started" } else { "with other workers" };
             text.push_str(&format!(
                 "runs       {} due, {} started, {} {missing}, {} doubled, {} tried again; {}/s\n",
                 grouped(figures.due),
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_names_losses() {
+    fn a_report_names_what_is_missing() {
         let mut report = Report {
             scenario: "sustained".to_owned(),
             jobs: 1_443,
@@ -132,7 +132,7 @@ mod tests {
         assert!(report.is_broken());
         let expected = "\
 sustained  1,443 jobs, 8 workers, 2 s
-runs       2,000 due, 1,999 started, 1 lost, 0 doubled, 0 tried again; 999/s
+runs       2,000 due, 1,999 started, 1 not started, 0 doubled, 0 tried again; 999/s
 lateness   p50 0 ms, p99 0 ms, max 0 ms, from the slot to the worker
 server     12 µs CPU a run, 1,000 bytes written a run
 memory     64 MiB, at most 80 MiB; started in 90 ms

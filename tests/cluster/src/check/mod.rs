@@ -1,6 +1,6 @@
 //! The invariants, each stated over what is durable, what the workers recorded, and what crossed a boundary.
 //!
-//! Nothing here asks a machine whether it is right. Checks look at what an event changed; only
+//! But for its own recount, nothing here asks a machine whether it is right. Checks look at what an event changed; only
 //! [`coverage`] keeps a model of its own, and is recomputed from scratch at the end.
 
 pub mod coverage;
@@ -9,6 +9,7 @@ pub mod load;
 pub mod loss;
 pub mod reply;
 pub mod send;
+pub mod wait;
 
 use std::fmt;
 
@@ -45,6 +46,8 @@ pub enum Rule {
     Quiescence,
     /// A batch makes sense by itself.
     Batch,
+    /// What a machine keeps beside what it is derived from is the same.
+    Recount,
     /// A machine's own assertion failed.
     Panic,
 }
@@ -68,7 +71,7 @@ impl Rule {
             Rule::Ids => 13,
             Rule::Term => 14,
             Rule::Quiescence => 16,
-            Rule::Batch | Rule::Panic => 0,
+            Rule::Batch | Rule::Recount | Rule::Panic => 0,
         }
     }
 

@@ -1,0 +1,57 @@
+//! Invariant 12: whatever waits is shown with its reason, and no longer than its deadline.
+
+use std::collections::BTreeSet;
+
+use rota_core::batch::Run;
+use rota_core::id::RunId;
+use rota_core::job::JobState;
+use rota_core::partition::{LISTED_MAX, Snapshot};
+use rota_core::why::Why;
+
+use super::{Rule, Verdict};
+use crate::store::Part;
+
+/// Compares what a machine published with the rows; wall clocks are comparable up to `slack_ms`.
+pub fn published(part: &Part, snapshot: &Snapshot, slack_ms: i64) -> Verdict {
+    shown(part, snapshot)?;
+    if snapshot.suspended.is_some() {
+        return Ok(());
+    }
+    for held in &snapshot.held {
+        let Some(start_ms) = part.jobs.get(&held.job).and_then(|job| job.current.spec.timeout.start_ms) else {
+            continue;
+        };
+        let late_ms = snapshot.at.since_ms(held.slot) - start_ms as i64;
+        if late_ms > slack_ms + 3_000 {
+            let text = format!("slot {} of job {} is held {late_ms} ms beyond its start deadline", held.slot, held.job);
+            return Err(Rule::Wakes.broken(text));
+        }
+    }
+    Ok(())
+}
+
+/// A shard that was never dispatched, of a run that goes on, is shown as waiting.
+fn shown(part: &Part, snapshot: &Snapshot) -> Verdict {
+    if snapshot.waiting.len() >= LISTED_MAX {
+        return Ok(());
+    }
+    let shown: BTreeSet<(RunId, u32)> = snapshot.waiting.iter().map(|waiting| (waiting.run, waiting.shard)).collect();
+    for id in &part.unclosed_all {
+        let row = &part.runs[id];
+        if row.run.state.is_terminal() || may_be_settled(part, &row.run) {
+            continue;
+        }
+        let has_attempt = |shard: u32| row.attempts.iter().any(|attempt| attempt.shard == shard);
+        if let Some(shard) = (0..row.run.shards).find(|shard| !has_attempt(*shard) && !shown.contains(&(*id, *shard))) {
+            return Err(Rule::Wakes.broken(format!("shard {shard} of {id} waits, and is not shown")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a shard may have been settled without an attempt, while others of its run go on.
+fn may_be_settled(part: &Part, run: &Run) -> bool {
+    let job = &part.jobs[&run.job];
+    let has_deadline = job.versions[&run.version].spec.timeout.start_ms.is_some();
+    has_deadline || run.why == Some(Why::KilledByUser) || job.current.state == JobState::Deleted
+}
