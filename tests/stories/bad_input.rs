@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use serde_json::{Value, json};
 
 use crate::fake::{Fake, Manner, SECRET};
+use crate::folder::Folder;
 use crate::process::{rota, text_of};
 use crate::server::Server;
 
@@ -18,7 +19,7 @@ fn spec(over: &Value) -> Vec<u8> {
 
 #[test]
 fn a_wrong_job_is_refused_by_field_and_hint() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     server.app("etl");
     server.job(&json!({"name": "good", "app": "etl", "handler": "work"}));
@@ -76,7 +77,7 @@ fn a_wrong_job_is_refused_by_field_and_hint() {
 
 #[test]
 fn what_is_no_request_is_refused_too() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     let token = server.app("etl");
     let api = &server.api;
@@ -112,7 +113,7 @@ fn what_is_no_request_is_refused_too() {
 
 #[test]
 fn the_command_line_passes_it_on() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     server.app("etl");
     server.job(&json!({"name": "good", "app": "etl", "handler": "work"}));
@@ -156,7 +157,7 @@ fn the_command_line_passes_it_on() {
 
 #[test]
 fn a_wrong_configuration_does_not_start() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let serve = |text: &str| {
         std::fs::write(folder.path().join("rota.toml"), text).unwrap();
         let output = rota(folder.path()).args(["serve", "--data", "data", "--listen", "127.0.0.1:0"]).output().unwrap();
@@ -177,7 +178,7 @@ fn a_wrong_configuration_does_not_start() {
 
 #[test]
 fn a_living_workers_name_is_its_own() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     let token = server.app("etl");
     let holder = Fake::join(&server.api, "etl", &token, "w1", Manner::Prompt);

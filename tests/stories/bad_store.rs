@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::clock::{parse_ms, unix_ms, wait_for};
 use crate::fake::{Fake, Manner};
+use crate::folder::Folder;
 use crate::journal::Event;
 use crate::ledger::{check_covered, rows, unsettled};
 use crate::process::{rota, text_of};
@@ -30,8 +31,8 @@ fn check_refused(folder: &Path, parts: &[&str]) {
 }
 
 /// A folder where a server has made a job and stopped.
-fn used() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+fn used() -> Folder {
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     server.app("etl");
     server.job(&json!({"name": "kept", "app": "etl", "handler": "work"}));
@@ -41,7 +42,7 @@ fn used() -> tempfile::TempDir {
 
 #[test]
 fn a_second_server_names_the_first() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     let pid = server.process().id().to_string();
     check_refused(folder.path(), &["data", "in use", &pid, "stop it"]);
@@ -168,7 +169,7 @@ impl Trouble {
 
 #[test]
 fn a_locked_file_is_waited_for() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let trouble = Trouble::new(folder.path(), &folder.path().join("data"));
     let conn = Connection::open(folder.path().join("data/rota.db")).unwrap();
     conn.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -208,7 +209,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_is_sat_out() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let Some(disk) = SmallDisk::mount(&folder.path().join("disk")) else {
         println!("skipped: only root may mount the small disk that this story fills");
         return;

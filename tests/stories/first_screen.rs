@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json as value};
 
 use crate::clock::{now, wait_for};
+use crate::folder::Folder;
 use crate::process::{Process, json, rota, run, said, text_of};
 
 /// From the command to the first screen, in a build without optimization on a machine that does other things.
@@ -18,7 +19,7 @@ fn dev(folder: &std::path::Path) -> Process {
 
 #[test]
 fn everything_that_the_first_screen_promises() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let at = folder.path();
     assert!(said(at, "runs --server http://127.0.0.1:9 --token abc", 3).contains("rota dev"));
 

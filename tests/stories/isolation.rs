@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::clock::{parse_ms, unix_ms, wait_for, wait_within};
 use crate::fake::{Fake, Manner};
+use crate::folder::Folder;
 use crate::journal::{self, Event};
 use crate::ledger::{check_covered, rows, unsettled};
 use crate::server::Server;
@@ -28,7 +29,7 @@ fn least_inflight_goes_on_without_the_slow_and_the_dead() {
 }
 
 fn check(strategy: &str) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     let token = server.app("etl");
     let join = |name: &str, manner| Fake::join(&server.api, "etl", &token, name, manner);

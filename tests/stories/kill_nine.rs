@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::clock::{parse_ms, pass, unix_ms, wait_within};
+use crate::folder::Folder;
 use crate::journal::{self, Event, Key};
 use crate::ledger::{check_covered, rows, unsettled};
 use crate::process::Process;
@@ -23,7 +24,7 @@ use crate::server::Server;
 const KILLS: u32 = 60;
 const WORKERS: u32 = 4;
 /// How long everything may take to settle once there is no more load. A doubt alone may take a minute.
-const SETTLE: Duration = Duration::from_secs(180);
+const SETTLE: Duration = Duration::from_secs(120);
 
 /// What a job is there to show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,7 +113,7 @@ fn seed() -> u64 {
 fn no_slot_is_lost_and_nothing_starts_twice() {
     let seed = seed();
     println!("ROTA_STORY_SEED={seed}");
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let recorder = Recorder::start();
     let allow = recorder.address.to_string();
     let mut server =

@@ -49,18 +49,24 @@ pub(crate) fn check_covered(rows: &[Run], every_ms: i64, first_ms: i64, until_ms
     assert!(expected > until_ms, "no row for the slots from {expected} to {until_ms}");
 }
 
-/// Open runs and held slots, by the store's word and by the machines'.
-pub(crate) fn unsettled(api: &Api) -> Vec<(String, u64)> {
+/// What is not over: counted by the machines, and run by run by the store, with the word of the machines on each.
+pub(crate) fn unsettled(api: &Api) -> Vec<String> {
     let server = api.get("/api/v1/server");
-    let mut found: Vec<(String, u64)> = ["attempts_open", "in_doubt", "held"]
+    let mut found: Vec<String> = ["attempts_open", "in_doubt", "held"]
         .iter()
-        .map(|what| ((*what).to_owned(), server[*what].as_u64().expect("a count")))
+        .filter(|what| server[**what] != 0)
+        .map(|what| format!("{what}: {}", server[*what]))
         .collect();
     for state in ["pending", "dispatched", "running"] {
         let page = api.get(&format!("/api/v1/runs?limit=1000&state={state}"));
-        found.push((state.to_owned(), page["items"].as_array().expect("a list").len() as u64));
+        let runs = page["items"].as_array().expect("a list");
+        found.extend(
+            runs.iter()
+                .take(10)
+                .map(|run| api.get(&format!("/api/v1/runs/{}", run["run"].as_str().unwrap())).to_string()),
+        );
+        found.extend(runs.get(10).map(|_| format!("and {} more that are {state}", runs.len() - 10)));
     }
-    found.retain(|(_, count)| *count > 0);
     found
 }
 

@@ -1,13 +1,14 @@
 //! Stories against the real binary: whole processes, real sockets, real files. What a story trusts is what workers and
 //! files say by themselves, and only then what the server says.
 //!
-//! One file per story; the others are what stories are told with: [`server`], [`api`], [`fake`], [`journal`],
+//! One file per story; the others are what stories are told with: [`server`], [`api`], [`fake`], [`folder`], [`journal`],
 //! [`ledger`], [`recorder`], [`clock`].
 #![expect(clippy::unwrap_used, reason = "all of this is tests, also what stands outside of test functions")]
 
 mod api;
 mod clock;
 mod fake;
+mod folder;
 mod journal;
 mod ledger;
 mod process;

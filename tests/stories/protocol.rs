@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::clock::wait_for;
 use crate::fake::{Fake, Manner, SECRET};
+use crate::folder::Folder;
 use crate::process::Process;
 use crate::server::Server;
 
@@ -57,7 +58,7 @@ fn keys(value: &Value) -> BTreeSet<&String> {
 
 #[test]
 fn the_transcript_is_true() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     let token = server.app("etl");
     let api = server.api.with_token(&token);
@@ -127,7 +128,7 @@ fn dispatched(server: &Server, worker: &Fake, page: &str) -> String {
 
 #[test]
 fn an_address_that_nobody_answers_is_told() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     let token = server.app("etl");
     let worker = Fake::listen("etl-1", INCARNATION, Manner::Prompt);
@@ -144,7 +145,7 @@ fn an_address_that_nobody_answers_is_told() {
 
 #[test]
 fn the_goldens_are_taken() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     let golden = |name: &str| -> Value {
         serde_json::from_str(&std::fs::read_to_string(format!("{GOLDEN}/{name}.json")).unwrap()).unwrap()
@@ -179,7 +180,7 @@ fn the_goldens_are_taken() {
 
 #[test]
 fn the_worker_without_an_sdk_works() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let mut server = Server::start(folder.path(), &[]);
     let token = server.app("etl");
     let mut worker = python(folder.path(), &server, &token);

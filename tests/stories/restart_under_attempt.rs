@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::clock::wait_for;
+use crate::folder::Folder;
 use crate::journal;
 use crate::server::Server;
 
@@ -12,7 +13,7 @@ fn started(server: &Server, worker: &str) -> usize {
 
 #[test]
 fn an_attempt_outlives_its_server() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let mut server = Server::start(folder.path(), &[]);
     let token = server.app("etl");
     let _worker = server.worker("etl", &token, "w1", "");
@@ -42,7 +43,7 @@ fn running(server: &Server, runs: &[String]) -> bool {
 
 #[test]
 fn a_result_waits_for_its_server() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let mut server = Server::start(folder.path(), &[]);
     let token = server.app("etl");
     let _worker = server.worker("etl", &token, "w1", "");
@@ -61,7 +62,7 @@ fn a_result_waits_for_its_server() {
 
 #[test]
 fn an_attempt_dies_with_its_worker_and_is_tried_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = Server::start(folder.path(), &[]);
     let token = server.app("etl");
     let mut worker = server.worker("etl", &token, "w1", "");

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::clock::wait_for;
+use crate::folder::Folder;
 use crate::process::is_running;
 use crate::server::Server;
 
@@ -35,7 +36,7 @@ fn family(server: &Server, run: &str) -> Vec<u32> {
 
 #[test]
 fn a_command_runs_and_its_output_and_status_are_told() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (server, token) = server(folder.path());
     let worker = server.worker("etl", &token, "w1", "--allow-shell");
     shell_job(
@@ -59,7 +60,7 @@ fn a_command_runs_and_its_output_and_status_are_told() {
 
 #[test]
 fn without_leave_there_is_no_shell() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (server, token) = server(folder.path());
     let _worker = server.worker("etl", &token, "w1", "");
     shell_job(&server, "greet", "echo hi", &json!({}));
@@ -72,7 +73,7 @@ fn without_leave_there_is_no_shell() {
 
 #[test]
 fn a_timeout_ends_the_whole_family() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (server, token) = server(folder.path());
     let _worker = server.worker("etl", &token, "w1", "--allow-shell");
     shell_job(&server, "family", FAMILY, &json!({"timeout": {"attempt": "3s"}}));
@@ -85,7 +86,7 @@ fn a_timeout_ends_the_whole_family() {
 
 #[test]
 fn a_kill_ends_the_whole_family() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (server, token) = server(folder.path());
     let _worker = server.worker("etl", &token, "w1", "--allow-shell");
     shell_job(&server, "family", FAMILY, &json!({}));
@@ -99,7 +100,7 @@ fn a_kill_ends_the_whole_family() {
 
 #[test]
 fn the_family_does_not_outlive_its_worker() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (server, token) = server(folder.path());
     let worker = server.worker("etl", &token, "w1", "--allow-shell");
     shell_job(&server, "family", FAMILY, &json!({}));

@@ -150,7 +150,7 @@ impl Machine {
             self.skip(now, ix, slot, Why::StartDeadline);
         } else {
             let wait = u64::try_from(deadline.0.saturating_sub(now.wall.0)).unwrap_or(0);
-            let wait = if self.clock.is_good() { wait + 1 } else { wait.max(1_000) };
+            let wait = if self.clock.is_good() { wait + 1 } else { 1_000 };
             self.timers.add(now.mono.plus(wait), Timer::HeldDeadline(ix));
         }
     }

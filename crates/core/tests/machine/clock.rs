@@ -2,7 +2,7 @@
 
 use rota_core::batch::RunState;
 use rota_core::job::{JobState, When};
-use rota_core::partition::{Answer, Input, Outcome};
+use rota_core::partition::{Answer, Input, Outcome, SendOutcome};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 
@@ -138,21 +138,18 @@ fn a_held_start_deadline_survives_a_small_step_of_the_clock() {
 #[test]
 fn no_start_deadline_is_decided_by_a_suspect_clock() {
     let mut rig = Rig::new();
-    let mut spec = echo(When::EveryMs(60_000));
-    spec.timeout.start_ms = Some(120_000);
-    let job = rig.job("held", spec.clone());
-    spec.schedule = When::Manual;
-    let manual = rig.job("waiting", spec);
-    rig.silence(60_000);
-    let Answer::Triggered(run) = rig.trigger(manual) else { panic!("it is triggered") };
-    rig.shift_wall(HOUR_MS);
-    rig.silence(20_000);
-    assert_eq!(rig.run(run).state, RunState::Pending);
-    rig.shift_wall(-HOUR_MS);
-    rig.silence(31_000);
-    assert_eq!((rig.runs().len(), rig.snapshot().suspended), (1, None));
     rig.worker(1);
-    assert_eq!(rig.sends.iter().map(|send| send.job).collect::<Vec<_>>(), [manual, job]);
+    let mut spec = echo(When::Manual);
+    spec.timeout.start_ms = Some(120_000);
+    let job = rig.job("waiting", spec);
+    let Answer::Triggered(run) = rig.trigger(job) else { panic!("it is triggered") };
+    let send = rig.take_send();
+    rig.shift_wall(HOUR_MS);
+    rig.step(Input::Sent { attempt: send.attempt, outcome: SendOutcome::NotStarted(Why::RefusedFull) });
+    assert_eq!(rig.run(run).state, RunState::Dispatched);
+    rig.shift_wall(-HOUR_MS);
+    rig.pass(5_000);
+    assert_eq!(rig.take_send().run, run);
 }
 
 #[test]
@@ -268,4 +265,23 @@ fn an_edit_with_a_clock_behind_covers_no_slot_above_the_mark_again() {
     rig.pass(115_000);
     assert_eq!(rig.covered(job), [60, 120]);
     rig.check_ledger();
+}
+
+#[test]
+fn a_start_deadline_that_came_while_the_clock_was_suspect_is_met_soon_after() {
+    for hours in [1, -1] {
+        let mut rig = Rig::new();
+        rig.job("front", echo(When::EveryMs(600_000)));
+        let mut spec = echo(When::EveryMs(600_000));
+        spec.timeout.start_ms = Some(5_000);
+        let job = rig.job("behind", spec);
+        rig.silence(600_000);
+        rig.shift_wall(hours * HOUR_MS);
+        rig.silence(6_000);
+        assert!(rig.runs().is_empty());
+        rig.shift_wall(-hours * HOUR_MS);
+        rig.silence(60_000);
+        let own: Vec<_> = rig.runs().into_iter().filter(|run| run.job == job).collect();
+        assert_eq!(story(&own), ["600 skipped/start_deadline"], "after a jump of {hours} h");
+    }
 }

@@ -4,6 +4,7 @@
 mod attempts;
 mod clock;
 mod edits;
+mod ledger;
 mod mark;
 mod pools;
 mod random;

@@ -230,3 +230,29 @@ fn a_worker_that_answers_again_gets_its_credits_back() {
     assert_eq!(rig.sends.len(), 1);
     assert_eq!(rig.snapshot().workers[0].load, 1);
 }
+
+#[test]
+fn what_came_to_wait_for_our_valve_is_no_misfire() {
+    let mut rig = Rig::with(Config { send_credits: 2, ..Config::NATIVE });
+    let names = ["a", "b", "c", "d", "e"];
+    let jobs = names.map(|name| rig.job(name, echo(When::EveryMs(10_000))));
+    rig.silence(10_000);
+    assert_eq!(rig.snapshot().held_counts, [(rig.app, Why::NoWorker, 5)]);
+    // Two slots go; the others wait for credits from now on.
+    let worker = rig.worker(1);
+    let sends = std::mem::take(&mut rig.sends);
+    assert_eq!(sends.len(), 2);
+    rig.pass_beating(175_000, worker, &[]);
+    for send in sends {
+        rig.enter(Input::Sent { attempt: send.attempt, outcome: SendOutcome::Accepted { next_beat: 1_000_000 } });
+    }
+    rig.step(Input::Turn);
+    for _ in 0..100 {
+        rig.do_all();
+    }
+    let misfires: Vec<_> = rig.runs().into_iter().filter(|run| run.why == Some(Why::Misfire)).collect();
+    assert_eq!(story(&misfires), [] as [&str; 0]);
+    for job in jobs {
+        assert_eq!(rig.covered(job), (1..=18).map(|n| n * 10).collect::<Vec<i64>>());
+    }
+}

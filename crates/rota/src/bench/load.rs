@@ -14,7 +14,7 @@ use super::link::Link;
 use super::process::Server;
 
 /// Jobs that are being made at a time.
-const LINKS: usize = 64;
+const LINKS: usize = 256;
 
 /// When the jobs of a load fire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
