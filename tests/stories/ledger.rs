@@ -52,7 +52,7 @@ pub(crate) fn check_covered(rows: &[Run], every_ms: i64, first_ms: i64, until_ms
 /// What is not over: counted by the machines, and run by run by the store, with the word of the machines on each.
 pub(crate) fn unsettled(api: &Api) -> Vec<String> {
     let server = api.get("/api/v1/server");
-    let mut found: Vec<String> = ["attempts_open", "in_doubt", "held"]
+    let mut found: Vec<String> = ["runs_open", "attempts_open", "in_doubt", "held"]
         .iter()
         .filter(|what| server[**what] != 0)
         .map(|what| format!("{what}: {}", server[*what]))

@@ -14,6 +14,7 @@ use crate::auth::{self, Admin, Reader};
 use crate::body::{Args, Json};
 use crate::refusal::Refusal;
 use crate::state::State;
+use crate::tokens;
 use crate::view;
 
 pub(crate) async fn list(
@@ -73,25 +74,8 @@ pub(crate) async fn token(
     let scope = Scope::Worker(app.id);
     let made = body.adopt.is_none().then(|| auth::mint(&scope, (state.entropy)()));
     let hash = auth::hash(made.as_deref().or(body.adopt.as_deref()).unwrap_or_default());
-    let shared = state.clone();
-    state.carry(keep(shared, Token { hash, scope, at: state.now() })).await?;
+    state.carry(tokens::keep(state.clone(), Token { hash, scope, at: state.now() })).await?;
     Ok(Answer(rest::TokenMade { app: app.name, token: made }))
-}
-
-/// The tokens before the newest are revoked first, so that with this one two are valid.
-async fn keep(state: Arc<State>, token: Token) -> Result<(), Refusal> {
-    for what in [Reservation::TokensBack { scope: token.scope.clone() }, Reservation::Token(token)] {
-        let reserved = state.intake.reserve(what).await?;
-        if reserved != Reserved::Done {
-            return Err(Refusal::internal(reserved));
-        }
-    }
-    state
-        .read(|state| {
-            state.tokens.set(state.query.tokens()?);
-            Ok(())
-        })
-        .await
 }
 
 fn shown(app: App) -> rest::App {

@@ -17,28 +17,26 @@ use crate::code::Code;
 use crate::refusal::Refusal;
 use crate::state::State;
 
-/// Worker tokens of one app that are valid at a time, so that they can be rotated.
-pub(crate) const WORKER_TOKENS_MAX: usize = 2;
+/// Worker tokens of one app, and read tokens, that are valid at a time, so that they can be rotated.
+pub(crate) const TOKENS_MAX: usize = 2;
 
 /// The valid tokens.
 #[derive(Default)]
 pub(crate) struct Tokens(RwLock<BTreeMap<[u8; 32], Scope>>);
 
 impl Tokens {
-    /// Replaces the table. Of each app's worker tokens the newest [`WORKER_TOKENS_MAX`] are valid.
+    /// Replaces the table. Of each app's worker tokens, and of the read tokens, the newest [`TOKENS_MAX`] are valid.
     pub(crate) fn set(&self, mut tokens: Vec<Token>) {
         tokens.sort_by_key(|token| std::cmp::Reverse(token.at));
-        let mut of_app: BTreeMap<AppId, usize> = BTreeMap::new();
+        let mut of_scope: BTreeMap<Scope, usize> = BTreeMap::new();
         let mut table = BTreeMap::new();
         for token in tokens {
-            if let Scope::Worker(app) = &token.scope {
-                let seen = of_app.entry(*app).or_default();
-                *seen += 1;
-                if *seen > WORKER_TOKENS_MAX {
-                    continue;
-                }
+            let seen = of_scope.entry(token.scope.clone()).or_default();
+            *seen += 1;
+            // Which admin tokens there are is for the composition root to say.
+            if token.scope == Scope::Admin || *seen <= TOKENS_MAX {
+                table.insert(token.hash, token.scope);
             }
-            table.insert(token.hash, token.scope);
         }
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = table;
     }
@@ -233,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_two_worker_tokens_of_an_app_are_valid() {
+    fn the_newest_two_tokens_of_a_scope_are_valid() {
         let tokens = Tokens::default();
         let token = |text: &str, scope: Scope, at| Token { hash: hash(text), scope, at: UnixMs(at) };
         tokens.set(vec![
@@ -241,12 +239,18 @@ mod tests {
             token("newest", Scope::Worker(AppId(1)), 3),
             token("middle", Scope::Worker(AppId(1)), 2),
             token("other", Scope::Worker(AppId(2)), 0),
+            token("first", Scope::Read, 1),
+            token("second", Scope::Read, 2),
+            token("third", Scope::Read, 3),
             token("admin", Scope::Admin, 0),
         ]);
         assert_eq!(tokens.scope("oldest"), None);
         assert_eq!(tokens.scope("middle"), Some(Scope::Worker(AppId(1))));
         assert_eq!(tokens.scope("newest"), Some(Scope::Worker(AppId(1))));
         assert_eq!(tokens.scope("other"), Some(Scope::Worker(AppId(2))));
+        assert_eq!(tokens.scope("first"), None);
+        assert_eq!(tokens.scope("second"), Some(Scope::Read));
+        assert_eq!(tokens.scope("third"), Some(Scope::Read));
         assert_eq!(tokens.scope("admin"), Some(Scope::Admin));
         assert_eq!(tokens.scope(""), None);
     }

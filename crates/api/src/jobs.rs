@@ -17,6 +17,7 @@ use crate::apps;
 use crate::auth::{Admin, Reader};
 use crate::body::{Args, Json};
 use crate::code::Code;
+use crate::held;
 use crate::refusal::Refusal;
 use crate::spec;
 use crate::state::State;
@@ -38,10 +39,11 @@ pub(crate) async fn list(
         let found = state.query.jobs(app.map(|app| app.id), JobId(after), limit)?;
         let is_full = found.len() >= limit as usize;
         let next = found.last().filter(|_| is_full).map(|last| last.id.to_string());
+        let held = held::by_job(state);
         let mut items = Vec::with_capacity(found.len());
         for definition in &found {
             if view::app_of(state, definition)?.namespace == namespace {
-                items.push(view::job(state, definition)?);
+                items.push(view::job(state, definition, held.get(&definition.id))?);
             }
         }
         Ok(rest::Page { items, next })
@@ -56,7 +58,10 @@ pub(crate) async fn get(
     uri: Uri,
 ) -> Result<Answer<rest::Job>, Refusal> {
     let namespace = Args::read(&uri, &[])?.namespace();
-    let found = state.read(move |state| view::job(state, &view::find_job(state, &namespace, &job)?));
+    let found = state.read(move |state| {
+        let definition = view::find_job(state, &namespace, &job)?;
+        view::job(state, &definition, held::by_job(state).get(&definition.id))
+    });
     Ok(Answer(found.await?))
 }
 
@@ -71,7 +76,7 @@ pub(crate) async fn version(
     let found = state.read(move |state| {
         let current = view::find_job(state, &namespace, &job)?;
         match state.query.job_version(current.id, Version(version))? {
-            Some(definition) => view::job(state, &definition),
+            Some(definition) => view::job(state, &definition, None),
             None => Err(Refusal::new(Code::VersionUnknown, format!("`{}` has no version {version}", current.name))
                 .hint(format!("its versions are 1 to {}", current.version))),
         }

@@ -19,6 +19,7 @@ mod code;
 mod directory;
 mod duration;
 mod fleet;
+mod held;
 mod jobs;
 mod metrics;
 mod nearest;
@@ -33,6 +34,7 @@ mod spec;
 mod state;
 mod status;
 mod story;
+mod tokens;
 mod trigger;
 mod view;
 

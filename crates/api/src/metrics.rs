@@ -13,13 +13,13 @@ use axum::response::{IntoResponse, Response};
 use http::header;
 use rota_core::batch::RunState;
 use rota_core::id::{AppId, WorkerId};
-use rota_core::limits::LATE_MAX_MS;
 use rota_core::partition::{DispatchResult, LATENESS_BOUNDS_MS, Snapshot};
 use rota_core::why::Why;
 use rota_core::worker::{App, Protocol, WorkerState};
 use rota_port::intake::{COMMIT_BOUNDS_MS, Health};
 
 use crate::auth::Reader;
+use crate::held;
 use crate::refusal::Refusal;
 use crate::state::State;
 
@@ -135,7 +135,7 @@ fn held(text: &mut Text, state: &State, snapshots: &[Arc<Snapshot>]) {
         for (app, why, count) in &snapshot.held_counts {
             *counts.entry((*app, *why)).or_default() += count;
         }
-        overdue += snapshot.held.iter().filter(|held| snapshot.at.since_ms(held.slot) > LATE_MAX_MS).count() as u64;
+        overdue += snapshot.held.iter().filter(|held| held::is_overdue(held, snapshot.at)).count() as u64;
     }
     text.family("rota_slots_held", "gauge", "Due slots that wait without a row.");
     for ((app, why), count) in &counts {

@@ -99,7 +99,16 @@ impl From<Refused> for Refusal {
 
 impl From<Invalid> for Refusal {
     fn from(invalid: Invalid) -> Refusal {
-        Refusal::invalid(invalid.field, invalid.message).maybe_hint(invalid.hint)
+        Refusal::invalid(invalid.field, invalid.message).maybe_hint(invalid.hint.map(quoted))
+    }
+}
+
+/// A guess in backquotes like those of [`crate::nearest`]: what was meant may itself end with a question mark.
+fn quoted(hint: String) -> String {
+    let meant = hint.strip_prefix("did you mean ").and_then(|rest| rest.strip_suffix('?'));
+    match meant {
+        Some(meant) if !meant.starts_with('`') => format!("did you mean `{meant}`?"),
+        Some(_) | None => hint,
     }
 }
 

@@ -11,7 +11,7 @@ use axum::routing::{delete, get, post, put};
 use crate::code::Code;
 use crate::refusal::Refusal;
 use crate::state::State;
-use crate::{apps, fleet, jobs, metrics, page, protocol, register, runs, status, trigger};
+use crate::{apps, fleet, held, jobs, metrics, page, protocol, register, runs, status, tokens, trigger};
 
 /// All routes. Whatever is not here is refused like everything else: with a code and a hint.
 pub fn router(state: Arc<State>) -> Router {
@@ -30,6 +30,8 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/runs/{run}/kill", post(runs::kill))
         .route("/runs/{run}/why", get(runs::why))
         .route("/runs/{run}/logs", get(runs::logs))
+        .route("/held", get(held::list))
+        .route("/tokens", get(tokens::list).post(tokens::create))
         .route("/workers", get(fleet::list).post(register::register))
         .route("/workers/{worker}", delete(protocol::leave))
         .route("/workers/{worker}/beat", post(protocol::beat))

@@ -78,6 +78,7 @@ pub(crate) async fn get(
             run: names.run(&run, &attempts)?,
             param: run.param.as_deref().map(str::to_owned),
             attempts: attempts.iter().map(|attempt| names.attempt(attempt, &zone)).collect::<Result<_, _>>()?,
+            waiting: names.waiting(run.id).iter().map(view::waiting).collect(),
         })
     });
     Ok(Answer(detail.await?))

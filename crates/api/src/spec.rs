@@ -14,6 +14,7 @@ use rota_core::job::{
 use rota_core::limits;
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
+use rota_cron::PERIOD_MIN_MS;
 use rota_wire::rest;
 
 use crate::code::Code;
@@ -92,14 +93,26 @@ fn read_when(job: &rest::JobSpec) -> Result<When, Refusal> {
     match given[..] {
         [] => Ok(When::Manual),
         [("cron", expr)] => Ok(When::Cron(expr.to_owned())),
-        [("every", text)] => duration::parse("every", text).map(When::EveryMs),
-        [("delay", text)] => duration::parse("delay", text).map(When::DelayMs),
-        [(_, text)] => UnixMs::parse_rfc3339(text.trim()).map(|at| When::OnceMs(at.0)).map_err(|error| {
-            Refusal::invalid("at", error.message).hint("an instant with its offset: 2026-12-01T02:00:00+08:00")
+        [("every", text)] => period("every", text).map(When::EveryMs),
+        [("delay", text)] => period("delay", text).map(When::DelayMs),
+        [(_, text)] => UnixMs::parse_rfc3339(text.trim()).map(|at| When::OnceMs(at.0)).map_err(|_| {
+            let shown: String = text.chars().take(40).collect();
+            Refusal::invalid("at", format!("`{shown}` is not an instant"))
+                .hint("an instant has its offset: 2026-12-01T02:00:00+08:00")
         }),
         [(first, _), (second, _), ..] => Err(Refusal::invalid(second, format!("`{first}` is given too"))
             .hint("a job has one of cron, every, delay and at, or none of them to run only when asked to")),
     }
+}
+
+/// A duration that slots may lie apart.
+fn period(field: &'static str, text: &str) -> Result<u64, Refusal> {
+    let ms = duration::parse(field, text)?;
+    if ms < PERIOD_MIN_MS {
+        let message = format!("`{}` is shorter than a second", text.trim());
+        return Err(Refusal::invalid(field, message).maybe_hint(usual(field)));
+    }
+    Ok(ms)
 }
 
 fn read_target(job: &rest::JobSpec) -> Result<Target, Refusal> {
@@ -208,8 +221,8 @@ fn usual(field: &str) -> Option<&'static str> {
 pub(crate) fn check_slots(spec: &Spec, job: &Job, now: UnixMs) -> Result<(), Refusal> {
     let Some(schedule) = &job.schedule else { return Ok(()) };
     match &spec.schedule {
-        When::Cron(_) if schedule.next_after(now).is_none() => {
-            Err(Refusal::invalid("cron", format!("{} never comes again", schedule.text()))
+        When::Cron(expr) if schedule.next_after(now).is_none() => {
+            Err(Refusal::invalid("cron", format!("`{expr}` never comes again"))
                 .hint("no date matches all fields at once, for example the 30th of February; look at day and month"))
         }
         When::OnceMs(at) if now.since_ms(UnixMs(*at)) > limits::LATE_MAX_MS => {

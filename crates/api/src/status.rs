@@ -14,6 +14,7 @@ use rota_wire::rest;
 
 use crate::auth::{Admin, Reader};
 use crate::body::Args;
+use crate::held;
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::view::Names;
@@ -139,22 +140,7 @@ fn collect(state: &State) -> Result<rest::Live, Refusal> {
         next.push(rest::Next { job: id.0, slot: job.zone.format(slot), job_name: job.name });
     }
 
-    let mut longest: Vec<_> = snapshots.iter().flat_map(|snapshot| &snapshot.held).collect();
-    longest.sort_by_key(|held| (held.since, held.job));
-    longest.truncate(LISTED_MAX);
-    let mut held = Vec::with_capacity(longest.len());
-    for slot in longest {
-        let job = names.job(slot.job, None)?;
-        held.push(rest::Held {
-            job: slot.job.0,
-            slot: job.zone.format(slot.slot),
-            why: slot.why.word().to_owned(),
-            text: slot.why.text().to_owned(),
-            since: job.zone.format(slot.since),
-            job_name: job.name,
-        });
-    }
-
+    let held = held::longest_first(state).iter().map(|slot| held::shown(&mut names, slot)).collect::<Result<_, _>>()?;
     let broken = snapshots.iter().flat_map(|snapshot| &snapshot.broken);
     Ok(rest::Live {
         at: snapshots.iter().map(|snapshot| snapshot.at).min().unwrap_or_else(|| state.now()).to_string(),

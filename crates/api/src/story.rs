@@ -1,14 +1,17 @@
 //! What happened to a run, in words: what its row and its attempts say, and nothing that they do not.
 
+use std::collections::BTreeMap;
+
 use rota_core::batch::{Attempt, AttemptState, Origin, Run, RunState};
-use rota_core::id::JobId;
-use rota_core::job::{Delivery, JobState, Spec};
+use rota_core::job::{Definition, Delivery, Job, JobState, Spec};
+use rota_core::partition::Waiting;
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_cron::{Kind, Zone};
 use rota_wire::rest::{Story, StoryLine};
 
 use crate::duration::human;
+use crate::held;
 use crate::refusal::Refusal;
 use crate::spec;
 use crate::state::State;
@@ -29,8 +32,12 @@ pub(crate) fn tell(state: &State, run: &Run, attempts: &[Attempt]) -> Result<Sto
     }
     lines.tries(&mut names, run, attempts, job.spec.as_ref())?;
     lines.end(run, attempts, job.spec.as_ref());
-    lines.next_slot(state, run.job)?;
-    let hints = hints(run, &shown.run, &job.name);
+    let current = state.query.job(run.job)?;
+    if let Some(current) = &current {
+        lines.next_slot(state, run, current);
+    }
+    let is_living = current.is_some_and(|current| current.state != JobState::Deleted);
+    let hints = hints(run, &shown.run, &job.name, is_living);
     Ok(Story { title: title(run, &job, &shown.state), lines: lines.finish(), hints, run: shown })
 }
 
@@ -41,18 +48,18 @@ fn title(run: &Run, job: &Known, state: &str) -> String {
         (Origin::Schedule, slots) => format!("{slots} slots {slot} to {}", view::human(&job.zone, run.slot_last)),
         (Origin::Manual | Origin::Api, _) => format!("triggered {slot}"),
     };
-    let why = run.why.map(|why| format!(", {why}")).unwrap_or_default();
+    let why = run.why.map(|why| format!(", {}", view::spelled(why))).unwrap_or_default();
     format!("{}, {what}, v{}: {}{why}", job.name, run.version, state.to_uppercase())
 }
 
-fn hints(run: &Run, printed: &str, job: &str) -> Vec<String> {
+fn hints(run: &Run, printed: &str, job: &str, is_living: bool) -> Vec<String> {
     let mut hints = Vec::new();
     if run.shards > 0 {
         hints.push(format!("rota logs {printed}"));
     }
     if !run.state.is_terminal() {
         hints.push(format!("rota kill {printed}"));
-    } else if run.state != RunState::Success {
+    } else if run.state != RunState::Success && is_living {
         hints.push(format!("rota run {job}"));
     }
     hints
@@ -91,7 +98,7 @@ impl Lines {
 
     /// A row without a dispatch: why there is none.
     fn not_run(&mut self, run: &Run) {
-        let why = run.why.map_or("no reason is stored", Why::text);
+        let why = run.why.map_or_else(|| "no reason is stored".to_owned(), view::spelled);
         let count = if run.slots > 1 { format!("{} slots ", run.slots) } else { String::new() };
         self.say(Some(run.at), "gate", format!("{count}{}: {why}", run.state.word()));
     }
@@ -104,7 +111,7 @@ impl Lines {
         spec: Option<&Spec>,
     ) -> Result<(), Refusal> {
         if run.shards > 0 && attempts.is_empty() {
-            let text = format!("admitted; none of its {} shards was dispatched", run.shards);
+            let text = if run.state.is_terminal() { "never dispatched" } else { "admitted, not dispatched yet" };
             self.say(None, "route", text);
         }
         let mut told: Vec<&Attempt> = attempts.iter().collect();
@@ -113,16 +120,31 @@ impl Lines {
             let before = attempts.iter().find(|other| other.shard == attempt.shard && other.no + 1 == attempt.no);
             self.attempt(names, run, attempt, before, spec)?;
         }
-        for waiting in names.waiting(run.id).iter().take(ATTEMPTS_MAX) {
-            let about = if run.shards > 1 { format!("shard {} waits", waiting.shard) } else { "waits".to_owned() };
-            let again = waiting.left_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
-            let again = again.map(|ms| format!(", for {} more", human(ms))).unwrap_or_default();
-            self.say(None, about, format!("{}{again}", waiting.why.text()));
-        }
+        self.waits(run, names.waiting(run.id));
         if told.len() > ATTEMPTS_MAX {
             self.say(None, "tries", format!("and {} more", told.len() - ATTEMPTS_MAX));
         }
         Ok(())
+    }
+
+    /// What its shards wait for, those with the same reason in one line.
+    fn waits(&mut self, run: &Run, waiting: &[Waiting]) {
+        let mut by_why: BTreeMap<Why, Vec<&Waiting>> = BTreeMap::new();
+        for shard in waiting {
+            by_why.entry(shard.why).or_default().push(shard);
+        }
+        for (why, shards) in by_why {
+            let about = match shards[..] {
+                _ if run.shards == 1 => "waits".to_owned(),
+                [only] => format!("shard {} waits", only.shard),
+                _ => format!("{} shards wait", shards.len()),
+            };
+            let text = match shards.iter().filter_map(|shard| shard.left_ms).min() {
+                Some(ms) => format!("again in {} ({why})", human(i64::try_from(ms).unwrap_or(i64::MAX))),
+                None => view::spelled(why),
+            };
+            self.say(None, about, text);
+        }
     }
 
     fn attempt(
@@ -187,13 +209,12 @@ impl Lines {
         let retries = spec.map_or(0, |spec| spec.retry.max);
         let may_doubt = spec.map(|spec| spec.delivery.unwrap_or_else(|| spec.target.delivery()));
         let text = match (run.state, run.why) {
-            (RunState::Killed, _) => "someone killed it".to_owned(),
+            (RunState::Killed, _) => view::spelled(Why::KilledByUser),
             (RunState::Lost, Some(Why::InDoubt)) if may_doubt == Some(Delivery::AtMostOnce) => {
                 "nothing could say whether it ran, and delivery is at_most_once".to_owned()
             }
-            (_, Some(Why::Deleted | Why::JobDeleted)) => "the job was deleted".to_owned(),
-            (_, Some(Why::AttemptsSpent)) => Why::AttemptsSpent.text().to_owned(),
-            (_, Some(why @ (Why::StartDeadline | Why::SendDeadline))) if attempts.is_empty() => why.text().to_owned(),
+            (_, Some(why @ (Why::Deleted | Why::JobDeleted | Why::AttemptsSpent))) => view::spelled(why),
+            (_, Some(why @ (Why::StartDeadline | Why::SendDeadline))) if attempts.is_empty() => view::spelled(why),
             _ if retries == 0 => "retry.max is 0".to_owned(),
             _ if retries == 1 => "its only retry is spent".to_owned(),
             _ => format!("its {retries} retries are spent"),
@@ -201,39 +222,50 @@ impl Lines {
         self.say(None, "not retried", text);
     }
 
-    fn next_slot(&mut self, state: &State, job: JobId) -> Result<(), Refusal> {
-        let Some(current) = state.query.job(job)? else { return Ok(()) };
-        let text = match (current.state, current.compile()) {
-            (JobState::Deleted, _) => "none: the job is deleted".to_owned(),
-            (JobState::Paused, _) => "none: the job is paused".to_owned(),
-            (JobState::Finished, _) => "none: the job has no further slot".to_owned(),
-            (JobState::Enabled, Err(invalid)) => format!("none: the stored job cannot be read: {invalid}"),
-            (JobState::Enabled, Ok(compiled)) => {
-                let armed = state
-                    .intake
-                    .snapshots()
-                    .iter()
-                    .find_map(|snapshot| snapshot.next.iter().find(|(id, _)| *id == job).map(|(_, slot)| *slot));
-                let next = armed.or_else(|| spec::next_slots(&compiled, state.now(), 1).first().copied());
-                match (next, &compiled.schedule) {
-                    (Some(slot), _) => view::human(&compiled.body.zone, slot),
-                    (None, None) => "none: it only runs when asked to".to_owned(),
-                    (None, Some(schedule)) if schedule.kind() == Kind::Delay => {
-                        "after the end of the open run".to_owned()
-                    }
-                    (None, Some(_)) => "none: the schedule has ended".to_owned(),
-                }
+    /// The schedule in words, and what comes next by it.
+    fn next_slot(&mut self, state: &State, run: &Run, current: &Definition) {
+        let compiled = match current.compile() {
+            Ok(compiled) => compiled,
+            Err(invalid) => {
+                return self.say(None, "next slot", format!("none: the stored job cannot be read: {invalid}"));
             }
         };
+        if current.version != run.version {
+            self.say(None, "edited", format!("the job is at v{} now", current.version));
+        }
+        self.say(None, "schedule", view::explain(&compiled));
+        if let Some(held) = held::by_job(state).get(&current.id) {
+            let slot = view::human(&compiled.body.zone, held.slot);
+            return self.say(None, "next slot", format!("{slot}, held: {}", view::spelled(held.why)));
+        }
+        let text = match current.state {
+            JobState::Deleted => "none: the job is deleted".to_owned(),
+            JobState::Paused => "none: the job is paused".to_owned(),
+            JobState::Finished => "none: the job has no further slot".to_owned(),
+            JobState::Enabled => next(state, &compiled),
+        };
         self.say(None, "next slot", text);
-        Ok(())
+    }
+}
+
+/// The next slot of a job that fires.
+fn next(state: &State, job: &Job) -> String {
+    let snapshots = state.intake.snapshots();
+    let mut armed = snapshots.iter().flat_map(|snapshot| &snapshot.next);
+    let armed = armed.find(|(id, _)| *id == job.id).map(|(_, slot)| *slot);
+    let slot = armed.or_else(|| spec::next_slots(job, state.now(), 1).first().copied());
+    match (slot, &job.schedule) {
+        (Some(slot), _) => view::human(&job.body.zone, slot),
+        (None, None) => "none: it only runs when asked to".to_owned(),
+        (None, Some(schedule)) if schedule.kind() == Kind::Delay => "after the end of the open run".to_owned(),
+        (None, Some(_)) => "none: the schedule has ended".to_owned(),
     }
 }
 
 fn because(attempt: &Attempt) -> String {
-    let why = attempt.why.map(|why| format!(": {}", why.text())).unwrap_or_default();
-    let said = attempt.message.as_deref().filter(|message| !message.is_empty());
-    let said = said.map(|message| format!(" ({})", message.chars().take(200).collect::<String>()));
+    let why = attempt.why.map(|why| format!(": {}", view::spelled(why))).unwrap_or_default();
+    let said = attempt.message.as_deref().map(str::trim).filter(|message| !message.is_empty());
+    let said = said.map(|message| format!("; said \"{}\"", message.chars().take(200).collect::<String>()));
     format!("{why}{}", said.unwrap_or_default())
 }
 

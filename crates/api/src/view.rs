@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use rota_core::batch::{Attempt, AttemptState, Origin, Run, RunState};
 use rota_core::id::{AppId, AttemptId, JobId, RunId, Version, WorkerId};
 use rota_core::job::{Definition, Job, JobState, Spec};
-use rota_core::partition::Waiting;
+use rota_core::partition::{Held, Waiting};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_core::worker::App;
@@ -15,6 +15,7 @@ use rota_cron::{Lang, Zone};
 use rota_wire::rest;
 
 use crate::code::Code;
+use crate::held;
 use crate::refusal::Refusal;
 use crate::spec;
 use crate::state::State;
@@ -30,6 +31,7 @@ const SERVER: &str = "server";
 #[derive(Clone)]
 pub(crate) struct Known {
     pub(crate) name: String,
+    pub(crate) app: Option<AppId>,
     pub(crate) zone: Zone,
     pub(crate) spec: Option<Spec>,
 }
@@ -59,10 +61,13 @@ impl<'s> Names<'s> {
         };
         let found = if stored.is_some() { stored } else { query.job(job)? };
         let known = match found {
-            Some(definition) => {
-                Known { zone: zone(&definition.spec.zone), name: definition.name, spec: Some(definition.spec) }
-            }
-            None => Known { name: format!("job {job}"), zone: Zone::utc(), spec: None },
+            Some(definition) => Known {
+                app: Some(definition.app),
+                zone: zone(&definition.spec.zone),
+                name: definition.name,
+                spec: Some(definition.spec),
+            },
+            None => Known { name: format!("job {job}"), app: None, zone: Zone::utc(), spec: None },
         };
         self.jobs.insert((job, version), known.clone());
         Ok(known)
@@ -120,7 +125,7 @@ impl<'s> Names<'s> {
         let is_running = run.state == RunState::Dispatched
             && attempts.iter().any(|attempt| self.attempt_state(attempt) == AttemptState::Running);
         let state = if is_running { RunState::Running } else { run.state };
-        let is_waiting = run.why.is_none() && run.state == RunState::Pending;
+        let is_waiting = run.why.is_none() && !run.state.is_terminal();
         let why = if is_waiting { self.waiting(run.id).first().map(|waiting| waiting.why) } else { run.why };
         let is_scheduled = run.origin == Origin::Schedule;
         Ok(rest::Run {
@@ -166,8 +171,18 @@ impl<'s> Names<'s> {
     }
 }
 
-/// A stored job.
-pub(crate) fn job(state: &State, definition: &Definition) -> Result<rest::Job, Refusal> {
+/// A shard that waits.
+pub(crate) fn waiting(waiting: &Waiting) -> rest::Waiting {
+    rest::Waiting {
+        shard: waiting.shard,
+        why: waiting.why.word().to_owned(),
+        text: waiting.why.text().to_owned(),
+        left_ms: waiting.left_ms,
+    }
+}
+
+/// A stored job, with its slot that waits, if one does.
+pub(crate) fn job(state: &State, definition: &Definition, held: Option<&Held>) -> Result<rest::Job, Refusal> {
     let app = app_of(state, definition)?;
     let compiled = definition.compile().ok();
     let slots = compiled.as_ref().map(|job| spec::next_slots(job, state.now(), 3)).unwrap_or_default();
@@ -179,6 +194,7 @@ pub(crate) fn job(state: &State, definition: &Definition) -> Result<rest::Job, R
         spec: spec::write(&definition.spec, &definition.name, &app, definition.state),
         schedule: compiled.as_ref().map_or_else(|| "not readable by this version of Rota".to_owned(), explain),
         next_slots: slots.into_iter().map(|slot| zone.format(slot)).collect(),
+        held: held.map(|held| held::shown(&mut Names::new(state), held)).transpose()?,
         at: zone.format(definition.at),
         by: definition.by.clone(),
     })
@@ -192,6 +208,11 @@ pub(crate) fn app_of(state: &State, definition: &Definition) -> Result<App, Refu
 /// A schedule in words.
 pub(crate) fn explain(job: &Job) -> String {
     job.schedule.as_ref().map_or_else(|| "only when asked to".to_owned(), |schedule| schedule.explain(Lang::En))
+}
+
+/// A reason's word with its text.
+pub(crate) fn spelled(why: Why) -> String {
+    format!("{} ({})", why.word(), why.text())
 }
 
 /// A job's state in a word.
@@ -215,7 +236,7 @@ pub(crate) fn human(zone: &Zone, at: UnixMs) -> String {
     let (date, rest) = text.split_once('T').unwrap_or((&text, ""));
     let split = rest.find(['Z', '+', '-']).unwrap_or(rest.len());
     let (time, offset) = rest.split_at(split);
-    format!("{date} {time} {}", if offset == "Z" { "UTC" } else { offset })
+    format!("{date} {time} {}", if offset == "Z" { "+00:00" } else { offset })
 }
 
 fn beginning(message: &str) -> String {
@@ -304,7 +325,7 @@ mod tests {
     fn people_read_instants_with_their_offset() {
         let at = UnixMs::parse_rfc3339("2026-11-30T18:00:00Z").unwrap();
         assert_eq!(human(&zone("Asia/Shanghai"), at), "2026-12-01 02:00:00 +08:00");
-        assert_eq!(human(&zone("UTC"), at.plus_ms(5)), "2026-11-30 18:00:00.005 UTC");
+        assert_eq!(human(&zone("UTC"), at.plus_ms(5)), "2026-11-30 18:00:00.005 +00:00");
         assert_eq!(human(&zone("America/New_York"), at), "2026-11-30 13:00:00 -05:00");
     }
 

@@ -24,9 +24,7 @@ enum Term {
 
 /// What is wrong with a selector's text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "label selector: `{term}` is not of the form key=value, key!=value, key in (a|b), key notin (a|b), key or !key"
-)]
+#[error("`{term}` is not of the form key=value, key!=value, key in (a|b), key notin (a|b), key or !key")]
 pub struct Error {
     /// The term that could not be read.
     pub term: String,

@@ -5,6 +5,8 @@
 //! | `GET /apps` | | [`Page`] of [`App`] |
 //! | `PUT /apps/{name}` | [`AppPut`] | [`App`] |
 //! | `POST /apps/{name}/token` | [`TokenAsk`] | [`TokenMade`] |
+//! | `GET /tokens` | | [`Page`] of [`Token`] |
+//! | `POST /tokens` | [`TokenNew`] | 201, [`TokenShown`] |
 //! | `GET /jobs?app=&after=&limit=` | | [`Page`] of [`Job`] |
 //! | `POST /jobs` | [`JobSpec`] | 201, [`JobSaved`] |
 //! | `GET /jobs/{job}`, `GET /jobs/{job}/versions/{n}` | | [`Job`] |
@@ -16,6 +18,7 @@
 //! | `GET /runs/{run}/why` | | [`Story`] |
 //! | `GET /runs/{run}/logs?shard=&attempt=&from=&bytes=` | | [`LogWindow`] |
 //! | `POST /runs/{run}/kill` | | [`Killed`] |
+//! | `GET /held?job=&app=` | | [`Page`] of [`Held`], longest first, at most 1,000 |
 //! | `GET /workers?app=` | | [`Page`] of [`Worker`] |
 //! | `GET /server` | | [`Server`] |
 //! | `GET /live` | | [`Live`] |
@@ -31,11 +34,13 @@ mod app;
 mod job;
 mod run;
 mod server;
+mod token;
 
 pub use app::{App, AppPut, TokenAsk, TokenMade};
 pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Retry, Route, Shards, Timeout, Trigger, Triggered};
-pub use run::{Attempt, Killed, LogWindow, Run, RunDetail, Story, StoryLine};
+pub use run::{Attempt, Killed, LogWindow, Run, RunDetail, Story, StoryLine, Waiting};
 pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};
+pub use token::{Token, TokenNew, TokenShown};
 
 use serde::{Deserialize, Serialize};
 

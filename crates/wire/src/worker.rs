@@ -77,9 +77,9 @@ pub struct Beat {
     /// Attempts that have finished, whose results are not acknowledged yet.
     #[serde(default)]
     pub finished: Vec<u64>,
-    /// Attempts that it runs at once; 0 is unlimited.
-    #[serde(default)]
-    pub capacity: u32,
+    /// Attempts that it runs at once, if that changed since it registered; 0 is unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
     /// Its labels, if they changed since it registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,

@@ -143,7 +143,7 @@ fn what_may_be_left_out_has_its_default() {
     assert_eq!((least.namespace, least.labels, least.capacity), (default_namespace(), BTreeMap::new(), 0));
     assert_eq!(default_namespace(), "default");
     let least: Beat = read("beat.least");
-    assert_eq!((least.finished, least.capacity, least.labels), (vec![], 0, None));
+    assert_eq!((least.finished, least.capacity, least.labels), (vec![], None, None));
     let least: Logs = read("logs.least");
     assert!(!least.logs[0].is_last);
 }

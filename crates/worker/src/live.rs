@@ -137,7 +137,7 @@ impl Live {
     /// The next beat. Its number and its lists are one step of the machine.
     pub(crate) fn beat(&self) -> Beat {
         let (no, running, finished) = self.state().attempts.beat();
-        Beat { incarnation: self.incarnation, no, running, finished, capacity: self.capacity, labels: None }
+        Beat { incarnation: self.incarnation, no, running, finished, capacity: Some(self.capacity), labels: None }
     }
 
     pub(crate) fn has_reports(&self) -> bool {

@@ -287,7 +287,7 @@ impl Machine {
             Some(Kind::Cron | Kind::Every) => live.schedule.as_ref().and_then(|s| s.next_after(slot)),
             Some(Kind::Delay) => {
                 if live.scheduled_open == 0 {
-                    self.arm_delay(now, ix);
+                    self.arm_delay(now, ix, slot);
                 }
                 return;
             }
@@ -300,10 +300,13 @@ impl Machine {
     }
 
     /// Arms a fixed-delay job's next instant; durable with the open batch.
-    pub(super) fn arm_delay(&mut self, now: Now, ix: JobIx) {
+    pub(super) fn arm_delay(&mut self, now: Now, ix: JobIx, after: UnixMs) {
         let delay = self.jobs.get(ix).schedule.as_ref().and_then(rota_cron::Schedule::delay_ms).unwrap_or(0);
         let base = if self.clock.is_good() { now.wall } else { self.covered_until(now) };
         let at = base.plus_ms(i64::try_from(delay).unwrap_or(i64::MAX));
+        // After a small step back of the clock it waits for its turn; after a large one it goes on.
+        let is_small_step = after.0.saturating_sub(at.0) <= self.config.late_max_ms;
+        let at = if is_small_step { at.max(after.plus_ms(1)) } else { at };
         self.jobs.arm(ix, at);
         self.touched.push(ix);
     }

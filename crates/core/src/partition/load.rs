@@ -136,7 +136,7 @@ impl Machine {
                     }
                 }
                 (Kind::Delay | Kind::Once, Some(Exception::Armed(at))) => self.jobs.arm(ix, at),
-                (Kind::Delay, _) if live.scheduled_open == 0 => self.arm_delay(now, ix),
+                (Kind::Delay, _) if live.scheduled_open == 0 => self.arm_delay(now, ix, UnixMs(0)),
                 (Kind::Delay | Kind::Once, _) => {}
             }
         }

@@ -114,10 +114,11 @@ impl Machine {
     fn take_over_labels(&mut self, ix: WorkerIx, beat: &Beat) {
         let registration = &self.fleet.worker(ix).registration;
         let has_new_labels = beat.labels.as_ref().is_some_and(|labels| *labels != registration.labels);
-        if !has_new_labels && beat.capacity == registration.capacity {
+        let capacity = beat.capacity.unwrap_or(registration.capacity);
+        if !has_new_labels && capacity == registration.capacity {
             return;
         }
-        self.fleet.set_labels(ix, beat.labels.clone(), beat.capacity);
+        self.fleet.set_labels(ix, beat.labels.clone(), capacity);
         let live = self.fleet.worker(ix);
         self.pipeline.write(Row::Worker { worker: live.registration.clone(), state: live.state });
     }

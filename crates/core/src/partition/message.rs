@@ -165,8 +165,8 @@ pub struct Beat {
     pub running: Vec<AttemptId>,
     /// Attempts that have finished, whose results are not acknowledged yet.
     pub finished: Vec<AttemptId>,
-    /// Attempts that it runs at once; 0 is unlimited.
-    pub capacity: u32,
+    /// Attempts that it runs at once, if that changed; 0 is unlimited.
+    pub capacity: Option<u32>,
     /// Its labels, if they changed.
     pub labels: Option<Labels>,
 }

@@ -143,7 +143,7 @@ impl Machine {
             },
             Kind::Delay if is_paused => self.set_exception(ix, None),
             Kind::Delay if live.scheduled_open > 0 => {}
-            Kind::Delay => self.arm_delay(now, ix),
+            Kind::Delay => self.arm_delay(now, ix, UnixMs(0)),
             Kind::Once => {
                 let at = schedule.next_after(UnixMs(i64::MIN)).unwrap_or(until);
                 match (is_paused, is_new || at > until) {
@@ -255,7 +255,7 @@ impl Machine {
                 None => self.finish(now, ix),
             },
             Kind::Delay if live.scheduled_open > 0 => {}
-            Kind::Delay => self.arm_delay(now, ix),
+            Kind::Delay => self.arm_delay(now, ix, UnixMs(0)),
             Kind::Once => match armed {
                 Some(at) if at > until => self.jobs.arm(ix, at),
                 Some(_) | None => self.finish(now, ix),

@@ -205,7 +205,7 @@ impl Machine {
             return;
         }
         let (state, why) = verdict(run);
-        let (app, origin, job) = (run.app, run.origin, run.job);
+        let (app, origin, job, slot) = (run.app, run.origin, run.job, run.slot);
         self.runs.run_mut(id).state = state;
         self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: Some(now.wall) });
         self.stats.slot(app, state, why, 1);
@@ -216,7 +216,7 @@ impl Machine {
             live.scheduled_open -= 1;
             let is_last = live.scheduled_open == 0 && live.state == JobState::Enabled;
             if is_last && live.kind() == Some(Kind::Delay) && live.place == super::jobs::Place::Rest {
-                self.arm_delay(now, ix);
+                self.arm_delay(now, ix, slot);
             }
         }
         self.try_forget(id);

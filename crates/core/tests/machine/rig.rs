@@ -349,7 +349,7 @@ impl Rig {
 
     pub(crate) fn beat_of(&self, worker: WorkerId, incarnation: Incarnation, no: u64, running: &[AttemptId]) -> Beat {
         let (running, finished) = (running.to_vec(), Vec::new());
-        Beat { worker, incarnation, no, running, finished, capacity: 0, labels: None }
+        Beat { worker, incarnation, no, running, finished, capacity: None, labels: None }
     }
 
     /// Lets time pass while this worker beats every five seconds with these attempts.

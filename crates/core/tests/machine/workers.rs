@@ -78,6 +78,18 @@ fn a_send_goes_only_to_the_incarnation_that_its_row_names() {
 }
 
 #[test]
+fn a_beat_changes_the_capacity_only_if_it_names_one() {
+    let mut rig = Rig::new();
+    let worker = rig.worker(1);
+    for (no, said, expected) in [(1, Some(4), 4), (2, None, 4), (3, Some(0), 0)] {
+        let beat = Beat { capacity: said, ..rig.beat_of(worker, Incarnation(1), no, &[]) };
+        rig.answer(|reply| Input::Beat { beat: Box::new(beat), reply });
+        let stored = rig.store.with(|state| state.workers()[&worker].0.capacity);
+        assert_eq!(stored, expected, "after {said:?}");
+    }
+}
+
+#[test]
 fn a_worker_known_only_from_an_attempt_has_to_register() {
     let mut rig = Rig::new();
     let worker = rig.worker(1);
@@ -85,7 +97,7 @@ fn a_worker_known_only_from_an_attempt_has_to_register() {
     rig.accept(send.attempt);
     rig.silence(16_000);
     rig.restart(1_000);
-    let beat = Beat { capacity: 4, ..rig.beat_of(worker, Incarnation(1), 9, &[send.attempt]) };
+    let beat = Beat { capacity: Some(4), ..rig.beat_of(worker, Incarnation(1), 9, &[send.attempt]) };
     let answer = rig.answer(|reply| Input::Beat { beat: Box::new(beat), reply });
     assert_eq!(answer, Answer::Refused(Why::WorkerUnknown));
     let drained = rig.answer(|reply| Input::Drain { worker, incarnation: Incarnation(1), reply });

@@ -229,7 +229,7 @@ async fn beat(mut link: Link, worker: Rc<Worker>, id: u32, every: Duration) -> R
                 no: state.beat,
                 running: Vec::new(),
                 finished: state.results.iter().map(|result| result.attempt).collect(),
-                capacity: 0,
+                capacity: None,
                 labels: None,
             }
         };

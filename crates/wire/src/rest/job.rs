@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::server::Held;
 use crate::worker::default_namespace;
 
 /// A job as a user writes it, in the job file, on the command line and here.
@@ -153,6 +154,9 @@ pub struct Job {
     pub schedule: String,
     /// The next three slots, if it is enabled.
     pub next_slots: Vec<String>,
+    /// The slot that waits without a row, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// When this version took effect.
     pub at: String,
     /// Who made it.

@@ -31,7 +31,7 @@ pub struct Run {
     pub state: String,
     /// Whether the state is final.
     pub is_ended: bool,
-    /// The reason, in a word, if it is not on its happy path.
+    /// The reason, in a word, if it is not on its happy path; of an open run, why its first waiting shard waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Shards; 0 for rows without a dispatch.
@@ -70,6 +70,23 @@ pub struct RunDetail {
     pub param: Option<String>,
     /// Its attempts, by shard and number.
     pub attempts: Vec<Attempt>,
+    /// Its shards that wait, as the server last published it.
+    #[serde(default)]
+    pub waiting: Vec<Waiting>,
+}
+
+/// A shard that is admitted and waits.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The shard, from 0.
+    pub shard: u32,
+    /// Why, in a word.
+    pub why: String,
+    /// Why, in a clause.
+    pub text: String,
+    /// Milliseconds until its next attempt, if it waits for a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_ms: Option<u64>,
 }
 
 /// One dispatch of a shard.

@@ -101,8 +101,12 @@ pub struct Held {
     pub job: u32,
     /// The job's name.
     pub job_name: String,
+    /// The app.
+    pub app: String,
     /// The slot, in the job's zone.
     pub slot: String,
+    /// Whether it was due more than 60 s ago.
+    pub is_overdue: bool,
     /// Why, in a word.
     pub why: String,
     /// Why, in a clause.

@@ -161,7 +161,7 @@ async fn beats_list_what_runs_from_the_number_that_was_named() {
     assert!(beats.iter().zip(1..).all(|(beat, no)| beat.no == no), "numbered from 1, without a gap");
     for beat in beats {
         assert_eq!(beat.running.contains(&1), beat.no >= next_beat, "beat {}", beat.no);
-        assert_eq!(beat.capacity, 64);
+        assert_eq!(beat.capacity, Some(64));
     }
 }
 
