@@ -31,6 +31,10 @@ pub const BATCHES_IN_FLIGHT_MAX: usize = 2;
 pub const BATCH_ROWS_MAX: usize = 1_000;
 /// How far the mark may stay behind for held jobs before they get exceptions of their own.
 pub const MARK_LAG_MAX_MS: i64 = 2_000;
+/// Jobs that our own valve holds go on soon: for them the mark stays behind for up to so many runs,
+/// which is what a restart then has to look through, since exceptions for all of a backlog would cost
+/// more than the backlog.
+pub const MARK_LAG_MAX_RUNS: u64 = 500_000;
 /// A run open for longer than this is listed as open, so that a restart finds it without a scan.
 pub const LONG_RUN_MS: u64 = 1_000;
 /// Manual and API triggers, kills and definitions waiting for ids or for the pipeline.

@@ -19,6 +19,8 @@ pub struct Scenario {
     pub timing: Timing,
     /// Send credits per worker.
     pub send_credits: u32,
+    /// Runs for which the mark waits for a backlog of the valve's.
+    pub backlog_runs_max: u64,
     /// When faults and operators stop.
     pub chaos_us: Micros,
     /// How long a healed cluster runs before jobs are paused.
@@ -152,6 +154,7 @@ impl Scenario {
             work_ms_max: *rng.pick(&[50, 1_000, 8_000, 20_000]),
             stubborn_ppm,
             failing_ppm,
+            backlog_runs_max: *rng.pick(&[0, 5, 100_000]),
         }
     }
 

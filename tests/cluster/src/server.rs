@@ -35,6 +35,7 @@ impl World {
         Config {
             timing: self.scenario.timing,
             send_credits: self.scenario.send_credits,
+            backlog_runs_max: self.scenario.backlog_runs_max,
             publish_ms: 1_000,
             #[cfg(feature = "mutants")]
             mutant: match self.mutant {

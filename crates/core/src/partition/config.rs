@@ -1,6 +1,6 @@
 //! What a machine is told about its surroundings, once.
 
-use crate::limits::{LATE_MAX_MS, SEND_CREDITS, Timing};
+use crate::limits::{LATE_MAX_MS, MARK_LAG_MAX_RUNS, SEND_CREDITS, Timing};
 
 /// Settings of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +11,8 @@ pub struct Config {
     pub send_credits: u32,
     /// Slots up to this late fire as they are.
     pub late_max_ms: i64,
+    /// Runs for which the mark stays behind for a backlog of our own valve before its jobs get exceptions.
+    pub backlog_runs_max: u64,
     /// Least time between two published snapshots.
     pub publish_ms: u64,
     /// A planted fault, for the simulation that must catch it.
@@ -24,6 +26,7 @@ impl Config {
         timing: Timing::NATIVE,
         send_credits: SEND_CREDITS,
         late_max_ms: LATE_MAX_MS,
+        backlog_runs_max: MARK_LAG_MAX_RUNS,
         publish_ms: 250,
         #[cfg(feature = "mutants")]
         mutant: None,

@@ -345,6 +345,7 @@ impl Machine {
     pub(super) fn mint(&mut self) -> u64 {
         let id = self.ids.mint();
         self.ids_since_caught_up.get_or_insert(id);
+        self.runs_since_caught_up += 1;
         id
     }
 }

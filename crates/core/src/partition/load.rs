@@ -46,6 +46,7 @@ impl Machine {
             was_suspect: false,
             fired_max,
             // Rows above the mark: whoever loads next has to find them too.
+            runs_since_caught_up: 0,
             ids_since_caught_up: (fired_max > loaded.mark).then_some(0),
             touched: Vec::new(),
             stats: publish::Stats::new(),

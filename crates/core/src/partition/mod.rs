@@ -80,6 +80,7 @@ pub struct Machine {
     fired_max: UnixMs,
     /// The lowest id minted since the mark last was at or above every slot that has a row.
     ids_since_caught_up: Option<u64>,
+    runs_since_caught_up: u64,
     /// Jobs whose exception may have to change with this batch.
     touched: Vec<jobs::JobIx>,
     stats: publish::Stats,
@@ -214,6 +215,7 @@ impl Machine {
         let mut floor = self.runs.floor().unwrap_or(u64::MAX);
         if mark >= self.fired_max {
             self.ids_since_caught_up = None;
+            self.runs_since_caught_up = 0;
         } else if let Some(id) = self.ids_since_caught_up {
             floor = floor.min(id);
         }
@@ -239,13 +241,23 @@ impl Machine {
         let mut excepted = 0;
         while let Some((slot, ix)) = self.jobs.holding_first() {
             let behind = processed.0.saturating_sub(slot.0);
-            if behind < limits::MARK_LAG_MAX_MS || excepted >= limits::BATCH_ROWS_MAX {
+            let is_short = behind < limits::MARK_LAG_MAX_MS || self.is_backlog(ix);
+            if is_short || excepted >= limits::BATCH_ROWS_MAX {
                 return self.mark.max(processed.min(UnixMs(slot.0 - 1)));
             }
             excepted += 1;
             self.set_exception(ix, Some(Exception::Covered(UnixMs(slot.0 - 1))));
         }
         self.mark.max(processed)
+    }
+
+    /// Whether a job is held by our own valve, in a backlog that a restart could still look through.
+    fn is_backlog(&self, ix: jobs::JobIx) -> bool {
+        let is_valve = matches!(
+            self.jobs.get(ix).place,
+            jobs::Place::Held { why: Why::Cap | Why::NoCredit | Why::NoCapacity, .. }
+        );
+        is_valve && self.runs_since_caught_up < self.config.backlog_runs_max
     }
 
     /// Gives every job that was touched the exception that it needs beside this mark, or none.

@@ -37,7 +37,7 @@ fn a_held_slot_is_not_lost_by_a_restart() {
 
 #[test]
 fn a_slot_that_is_held_again_behind_its_exception_is_not_lost() {
-    let mut rig = Rig::with(Config { send_credits: 1, ..Config::NATIVE });
+    let mut rig = Rig::with(Config { send_credits: 1, backlog_runs_max: 0, ..Config::NATIVE });
     let job = rig.job("tick", echo(When::EveryMs(10_000)));
     let mut nowhere = echo(When::EveryMs(20_000));
     nowhere.route.labels = "disk=ssd".into();
