@@ -112,8 +112,26 @@ fn each_mistake_names_its_field_and_says_what_would_be_right() {
         let refusal = accept(body.clone()).expect_err(&body.to_string());
         assert_eq!(refusal.code, Code::Invalid, "{body}: {refusal:?}");
         assert_eq!(refusal.field.as_deref(), Some(field), "{body}: {refusal:?}");
-        assert!(!refusal.message.is_empty(), "{body}");
+        assert!(!refusal.message.is_empty() && !refusal.message.starts_with(&format!("{field}:")), "{refusal:?}");
         assert!(refusal.hint.as_deref().unwrap_or("").contains(hint), "{body}: {refusal:?}");
+    }
+}
+
+#[test]
+fn a_message_reads_on_from_its_field() {
+    for (key, value, message, hint) in [
+        ("cron", json!("61 * * * *"), "minute: 61 is out of range, expected 0-59", "five fields are"),
+        ("cron", json!("0 0 31 2 *"), "`0 0 31 2 *` never comes again", "30th of February"),
+        ("cron", json!("0 0 0 * * *"), "day of week: day of month", "did you mean `0 0 0 * * ?`?"),
+        ("every", json!("500ms"), "`500ms` is shorter than a second", "at least a second"),
+        ("at", json!("tomorrow"), "`tomorrow` is not an instant", "offset"),
+        ("route", json!({"labels": "disk=="}), "`disk==` is not of the form", "disk=ssd"),
+    ] {
+        let mut body = json!({"name": "a", "app": "etl", "handler": "h"});
+        body[key] = value;
+        let refusal = accept(body).unwrap_err();
+        assert!(refusal.message.starts_with(message), "{refusal:?}");
+        assert!(refusal.hint.as_deref().unwrap_or("").contains(hint), "{refusal:?}");
     }
 }
 

@@ -81,7 +81,9 @@ fn shown(state: &State, token: &Token) -> Result<rest::Token, Refusal> {
     };
     Ok(rest::Token {
         scope: scope.to_owned(),
-        app: app.map(|id| Ok::<_, Refusal>(state.app(id)?.map_or_else(|| format!("app {id}"), |app| app.name))).transpose()?,
+        app: app
+            .map(|id| Ok::<_, Refusal>(state.app(id)?.map_or_else(|| format!("app {id}"), |app| app.name)))
+            .transpose()?,
         at: token.at.to_string(),
         digest: token.hash[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect(),
     })

@@ -126,9 +126,10 @@ impl Desk {
             Phase::Connecting => {
                 (CancelAnswer::NeverSent, Some((flight.partition, SendOutcome::NotStarted(Why::RefusedCancelled))))
             }
-            Phase::Sent => {
-                (CancelAnswer::Stopping { next_beat: u64::MAX }, Some((flight.partition, SendOutcome::Finished(Outcome::Killed, None))))
-            }
+            Phase::Sent => (
+                CancelAnswer::Stopping { next_beat: u64::MAX },
+                Some((flight.partition, SendOutcome::Finished(Outcome::Killed, None))),
+            ),
             // Its answer is on its way already.
             Phase::Over => (CancelAnswer::Silent, None),
         }

@@ -369,7 +369,10 @@ fn a_cancel_of_what_was_sent_asks_the_worker() {
     rig.submit([send(1, &to)]);
     peer.request();
     rig.submit([cancel(1, &to)]);
-    assert_eq!(rig.inbox.next(), Input::Cancelled { attempt: AttemptId(1), answer: CancelAnswer::Stopping { next_beat: 3 } });
+    assert_eq!(
+        rig.inbox.next(),
+        Input::Cancelled { attempt: AttemptId(1), answer: CancelAnswer::Stopping { next_beat: 3 } }
+    );
     let request = peer.request();
     assert_eq!(request.line, "POST /internal/tasks/cancel HTTP/1.1");
     let expected = wire::Enquiry { incarnation: 71, epoch: 9, attempt: 1, run: 1, shard: 0, no: 1 };

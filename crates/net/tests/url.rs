@@ -229,7 +229,10 @@ fn a_cancel_drops_the_exchange() {
     rig.submit([Outbound::Send(Box::new(url_dispatch(1, "POST", &peer.url(), &[], "")))]);
     peer.request();
     rig.submit([Outbound::Cancel(Box::new(enquiry(1, None)))]);
-    assert_eq!(rig.inbox.next(), Input::Cancelled { attempt: AttemptId(1), answer: CancelAnswer::Stopping { next_beat: u64::MAX } });
+    assert_eq!(
+        rig.inbox.next(),
+        Input::Cancelled { attempt: AttemptId(1), answer: CancelAnswer::Stopping { next_beat: u64::MAX } }
+    );
     let killed = SendOutcome::Finished(Outcome::Killed, None);
     assert_eq!(rig.inbox.next(), Input::Sent { attempt: AttemptId(1), outcome: killed });
     assert_eq!(peer.closed(), 1);

@@ -214,7 +214,15 @@ impl Process {
                 Known::Finished { .. } | Known::Refused(_) => {}
             }
         }
-        Beat { worker, incarnation: self.incarnation, no, running, finished, capacity: Some(self.capacity), labels: None }
+        Beat {
+            worker,
+            incarnation: self.incarnation,
+            no,
+            running,
+            finished,
+            capacity: Some(self.capacity),
+            labels: None,
+        }
     }
 
     /// It dies, with all that it runs and all that it has not reported. Returns what ran.

@@ -14,6 +14,7 @@ async fn each_scope_opens_its_own_calls_only() {
         "/api/v1/workers",
         "/api/v1/server",
         "/api/v1/live",
+        "/api/v1/held",
         "/metrics",
     ];
     for path in reads {
@@ -26,6 +27,8 @@ async fn each_scope_opens_its_own_calls_only() {
         ("POST", "/api/v1/jobs"),
         ("PUT", "/api/v1/apps/new"),
         ("POST", "/api/v1/apps/etl/token"),
+        ("POST", "/api/v1/tokens"),
+        ("GET", "/api/v1/tokens"),
         ("PUT", "/api/v1/jobs/a"),
         ("DELETE", "/api/v1/jobs/a"),
         ("POST", "/api/v1/jobs/a/pause"),
@@ -144,6 +147,29 @@ async fn worker_tokens_rotate() {
     }
     let (status, code, _, hint) = world.refused("POST", "/api/v1/apps/elt/token", json!({})).await;
     assert_eq!((status, code.as_str(), hint.as_str()), (404, "app_unknown", "did you mean `etl`?"));
+}
+
+#[tokio::test]
+async fn read_tokens_are_made_by_the_admin_and_shown_once() {
+    let world = World::new();
+    let path = "/api/v1/tokens";
+    let made = world.admin("POST", path, json!({"scope": "read"})).await["token"].as_str().unwrap().to_owned();
+    assert!(made.starts_with("rota_r_"), "{made}");
+    assert_eq!(world.call("GET", "/api/v1/runs", &made, "").await.0, 200);
+    assert_eq!(world.call("POST", "/api/v1/jobs", &made, job("a").to_string()).await.0, 403);
+    assert_eq!(world.call("GET", "/api/v1/runs", READ, "").await.0, 200, "the one before is still valid");
+
+    let listed = world.admin("GET", path, json!({})).await;
+    let scopes: Vec<_> = listed["items"].as_array().unwrap().iter().map(|token| token["scope"].clone()).collect();
+    assert_eq!(scopes, ["admin", "read", "read", "worker", "worker"]);
+    assert!(!listed.to_string().contains(&made), "a token is shown once");
+    assert_eq!(listed["items"][3]["app"], "etl");
+
+    for (scope, hint) in [("admin", "token file"), ("worker", "rota app token"), ("everything", "read")] {
+        let (status, code, field, said) = world.refused("POST", path, json!({"scope": scope})).await;
+        assert_eq!((status, code.as_str(), field.as_str()), (400, "invalid", "scope"));
+        assert!(said.contains(hint), "{said}");
+    }
 }
 
 #[tokio::test]

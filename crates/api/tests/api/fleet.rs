@@ -19,6 +19,9 @@ async fn a_worker_registers_beats_drains_and_leaves() {
     let path = format!("/api/v1/workers/{}", registered["worker"]);
     let beat = json!({"incarnation": 7, "no": 1, "running": [], "capacity": 8}).to_string();
     assert_eq!(world.call("POST", &format!("{path}/beat"), ETL, beat).await, (200, json!({"state": "online"})));
+    // A beat that names no capacity leaves it as it is.
+    let beat = json!({"incarnation": 7, "no": 2, "running": []}).to_string();
+    assert_eq!(world.call("POST", &format!("{path}/beat"), ETL, beat).await.0, 200);
     world.pass_ms(1_000);
     let worker = world.get("/api/v1/workers?app=etl").await["items"][0].clone();
     assert_eq!(

@@ -55,24 +55,20 @@ async fn a_run_is_triggered_fails_is_retried_and_succeeds() {
     );
 
     let story = world.get(&format!("{path}/why")).await;
-    let lines: Vec<String> = story["lines"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|line| format!("{}: {}", line["about"].as_str().unwrap(), line["text"].as_str().unwrap()))
-        .collect();
+    let lines = told(&story);
     assert_eq!(
         lines,
         [
             "triggered: by hand, with a parameter of its own",
             "try 1: dispatched to etl-1",
-            "try 1: failed after 500 ms: the handler reported a failure (said failed)",
+            "try 1: failed after 500 ms: handler_failed (the handler reported a failure); said \"said failed\"",
             "try 2: dispatched to etl-1, 10.0 s after try 1 ended",
-            "try 2: success after 0 ms (said success)",
+            "try 2: success after 0 ms; said \"said success\"",
+            "schedule: only when asked to",
             "next slot: none: it only runs when asked to",
         ]
     );
-    assert_eq!(story["title"], "copy, triggered 2026-11-30 16:00:00 UTC, v1: SUCCESS");
+    assert_eq!(story["title"], "copy, triggered 2026-11-30 16:00:00 +00:00, v1: SUCCESS");
 }
 
 #[tokio::test]
@@ -85,10 +81,42 @@ async fn a_failed_run_says_why_it_is_not_retried() {
         world.pass_ms(10_000);
     }
     let story = world.get(&format!("/api/v1/runs/{run}/why")).await;
-    assert!(story["title"].as_str().unwrap().ends_with("FAILED, handler_failed"), "{story}");
+    assert!(
+        story["title"].as_str().unwrap().ends_with("FAILED, handler_failed (the handler reported a failure)"),
+        "{story}"
+    );
     let told = story["lines"].as_array().unwrap().iter().find(|line| line["about"] == "not retried").unwrap();
     assert_eq!(told["text"], "its only retry is spent");
     assert_eq!(story["hints"], json!([format!("rota logs {run}"), "rota run copy"]));
+}
+
+fn told(story: &Value) -> Vec<String> {
+    let lines = story["lines"].as_array().unwrap().iter();
+    lines.map(|line| format!("{}: {}", line["about"].as_str().unwrap(), line["text"].as_str().unwrap())).collect()
+}
+
+#[tokio::test]
+async fn an_open_run_says_what_its_shards_wait_for() {
+    let (world, worker) = world_with_worker().await;
+    let stray = json!({"name": "stray", "app": "etl", "handler": "nobody-has-it", "shards": {"count": 2}});
+    world.admin("POST", "/api/v1/jobs", stray).await;
+    let run = world.admin("POST", "/api/v1/jobs/stray/trigger", json!({})).await["run"].as_str().unwrap().to_owned();
+    let detail = world.get(&format!("/api/v1/runs/{run}")).await;
+    assert_eq!((&detail["state"], &detail["why"]), (&json!("pending"), &json!("no_worker_for_handler")));
+    let text = "no online worker of the app offers the handler";
+    assert_eq!(detail["waiting"][1], json!({"shard": 1, "why": "no_worker_for_handler", "text": text}));
+    let story = told(&world.get(&format!("/api/v1/runs/{run}/why")).await);
+    assert!(story.contains(&"route: admitted, not dispatched yet".to_owned()), "{story:?}");
+    assert!(story.contains(&format!("2 shards wait: no_worker_for_handler ({text})")), "{story:?}");
+
+    let run = world.admin("POST", "/api/v1/jobs/copy/trigger", json!({})).await["run"].as_str().unwrap().to_owned();
+    let first = world.accept().remove(0);
+    report(&world, &worker, &first, "failed").await;
+    world.pass_ms(8_000);
+    let detail = world.get(&format!("/api/v1/runs/{run}")).await;
+    assert_eq!((&detail["waiting"][0]["why"], &detail["waiting"][0]["left_ms"]), (&json!("backoff"), &json!(2_000)));
+    let story = told(&world.get(&format!("/api/v1/runs/{run}/why")).await);
+    assert!(story.contains(&"waits: again in 2.0 s (backoff)".to_owned()), "{story:?}");
 }
 
 #[tokio::test]
@@ -201,6 +229,16 @@ async fn a_slot_that_cannot_go_is_shown_as_held_and_fires_when_a_worker_comes() 
     world.pass_ms(10_000);
     let live = world.get("/api/v1/live").await;
     assert_eq!((&live["held"][0]["job_name"], &live["held"][0]["why"]), (&json!("copy"), &json!("no_worker")));
+    let held = world.get("/api/v1/jobs/copy").await["held"].clone();
+    assert_eq!(
+        (&held["slot"], &held["text"], &held["app"], &held["is_overdue"]),
+        (&json!("2026-11-30T16:00:10Z"), &json!("no worker of the app is online"), &json!("etl"), &json!(false))
+    );
+    assert_eq!(world.get("/api/v1/jobs").await["items"][0]["held"], held);
+    let count = async |query: &str| world.get(&format!("/api/v1/held{query}")).await["items"].as_array().unwrap().len();
+    for (query, expected) in [("", 1), ("?job=copy&app=etl", 1), ("?app=pay", 0), ("?namespace=shop", 0)] {
+        assert_eq!(count(query).await, expected, "{query}");
+    }
     let metrics = world.get("/metrics").await;
     assert!(metrics.as_str().unwrap().contains("rota_slots_held{app=\"etl\",why=\"no_worker\"} 1\n"), "{metrics}");
     world.worker("etl-1", 7, "http://h:1").await;
@@ -213,7 +251,10 @@ async fn a_slot_that_cannot_go_is_shown_as_held_and_fires_when_a_worker_comes() 
     );
     let story = world.get(&format!("/api/v1/runs/{}/why", run["run"].as_str().unwrap())).await;
     let lines = story["lines"].to_string();
-    assert!(lines.contains("not started after 50 ms: no connection to the worker; nothing was sent"), "{lines}");
+    assert!(
+        lines.contains("not started after 50 ms: connect_failed (no connection to the worker; nothing was sent)"),
+        "{lines}"
+    );
 }
 
 #[tokio::test]

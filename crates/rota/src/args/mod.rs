@@ -60,6 +60,9 @@ pub(crate) enum Ask {
     /// Apps and their tokens
     #[command(subcommand)]
     App(AppCommand),
+    /// Tokens that are no worker's
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Jobs
     #[command(subcommand)]
     Job(JobCommand),
@@ -108,6 +111,18 @@ pub(crate) enum AppCommand {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token for people and programs; the newest two read tokens are valid
+    Add {
+        /// One that reads, and changes nothing
+        #[arg(long, required = true)]
+        read: bool,
+    },
+    /// List the valid tokens, by what they open
+    List,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show every value, and where it came from
     Show {
@@ -143,6 +158,8 @@ mod tests {
             "worker --app etl --token-file t --label disk=ssd --label zone=a --capacity 4 --allow-shell",
             "app add etl --pending-max 500",
             "app token etl --adopt FILE",
+            "token add --read",
+            "token list --json",
             "job add a --app etl --handler h --cron *",
             "job add ping --every 5s --url http://127.0.0.1/ --method POST --body x --header A:b",
             "job add once --at 2026-12-01T02:00:00+08:00 --app etl --handler h --shards 8 --retries 2 --retry-delay 10s",
@@ -173,6 +190,7 @@ mod tests {
         check("job add a --app e --handler h --retry-delay 5s", Err(ErrorKind::MissingRequiredArgument));
         check("job edit a", Err(ErrorKind::MissingRequiredArgument));
         check("job add a --app e --handler h --overlap maybe", Err(ErrorKind::InvalidValue));
+        check("token add", Err(ErrorKind::MissingRequiredArgument));
         check("worker --app etl", Err(ErrorKind::MissingRequiredArgument));
         check("logs r1 --attempt 0", Err(ErrorKind::ValueValidation));
         check("rnus", Err(ErrorKind::InvalidSubcommand));

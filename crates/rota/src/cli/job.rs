@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rota_wire::rest::{Http, Job, JobNow, JobSaved, JobSpec, Page, Retry, Route, Shards, Timeout};
+use rota_wire::rest::{Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Retry, Route, Shards, Timeout};
 
 use super::client::{Client, Path};
 use super::out::Out;
@@ -168,7 +168,10 @@ fn table(jobs: &[Job]) -> String {
         table.row([
             job.spec.name.clone(),
             job.spec.app.clone().unwrap_or_default(),
-            job.state.clone(),
+            match &job.held {
+                Some(held) => format!("{}, held: {}", job.state, held.why),
+                None => job.state.clone(),
+            },
             calls(&job.spec),
             job.schedule.clone(),
             job.next_slots.first().map(|slot| shown::time(slot)).unwrap_or_default(),
@@ -193,6 +196,10 @@ fn calls(spec: &JobSpec) -> String {
 /// Everything of a job, one fact a line.
 fn describe(job: &Job) -> String {
     let spec = &job.spec;
+    let held = |held: &Held| {
+        let (slot, since) = (shown::time(&held.slot), shown::time(&held.since));
+        format!("slot {slot} waits since {since}: {} ({})", held.why, held.text)
+    };
     let mut facts: Vec<(&str, String)> = vec![
         ("job", format!("{} (id {}, v{})", spec.name, job.id, job.version)),
         ("state", job.state.clone()),
@@ -200,6 +207,7 @@ fn describe(job: &Job) -> String {
         ("schedule", job.schedule.clone()),
         ("timezone", spec.timezone.clone().unwrap_or_else(|| "UTC".to_owned())),
         ("next", job.next_slots.iter().map(|slot| shown::time(slot)).collect::<Vec<_>>().join(", ")),
+        ("held", job.held.as_ref().map(held).unwrap_or_default()),
         ("calls", calls(spec)),
         ("param", spec.param.clone().unwrap_or_default()),
         ("body", spec.http.as_ref().and_then(|http| http.body.clone()).unwrap_or_default()),

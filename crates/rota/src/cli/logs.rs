@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rota_wire::rest::{LogWindow, RunDetail};
+use rota_wire::rest::{LogWindow, RunDetail, Waiting};
 use tokio::time::Instant;
 
 use super::client::{Client, Path};
 use super::out::{self, Out};
 use super::run::detail;
+use super::shown;
+use super::table::one_line;
 use crate::args::LogsArgs;
 use crate::exit::Failure;
 
@@ -25,6 +27,29 @@ type Key = (u32, u32);
 struct Read {
     next: u64,
     is_closed: bool,
+}
+
+/// What a run waits for, said once for each reason that lasts longer than a look.
+#[derive(Default)]
+struct Patience {
+    seen: Option<String>,
+    told: Option<String>,
+}
+
+impl Patience {
+    fn look(&mut self, waiting: Option<&Waiting>) -> Option<String> {
+        let now = waiting.map(|waiting| waiting.why.clone());
+        let has_lasted = now.is_some() && now == self.seen && now != self.told;
+        self.seen = now;
+        let waiting = waiting.filter(|_| has_lasted)?;
+        self.told.clone_from(&self.seen);
+        Some(match waiting.left_ms {
+            Some(ms) => {
+                format!("again in {} ({})", shown::duration(i64::try_from(ms).unwrap_or(i64::MAX)), waiting.why)
+            }
+            None => format!("waits: {} ({})", waiting.why, waiting.text),
+        })
+    }
 }
 
 pub(crate) async fn run(client: &Client, out: Out, args: LogsArgs) -> Result<(), Failure> {
@@ -62,6 +87,7 @@ pub(crate) async fn follow(
 ) -> Result<RunDetail, Failure> {
     let mut reads: BTreeMap<Key, Read> = BTreeMap::new();
     let mut ended_since: Option<Instant> = None;
+    let mut patience = Patience::default();
     loop {
         // The state is read before the logs, so that the last look at the logs comes after the end.
         let found = detail(client, run).await?;
@@ -81,6 +107,12 @@ pub(crate) async fn follow(
                     out::print(&labelled(*key, &window.text, is_labelled))?;
                 }
             }
+        }
+        if let Some(waits) = patience.look(found.waiting.first())
+            && !out.is_json
+        {
+            // Not on stdout, which is the run's own log.
+            eprintln!("{}", one_line(&waits));
         }
         if found.run.is_ended {
             let since = *ended_since.get_or_insert_with(Instant::now);
@@ -168,6 +200,18 @@ mod tests {
         check(Some(0), None, &[(0, 2)]);
         check(Some(0), Some(1), &[(0, 1)]);
         check(Some(2), None, &[]);
+    }
+
+    #[test]
+    fn a_wait_that_lasts_is_told_once() {
+        let waits = |why: &str, left_ms| Waiting { shard: 0, why: why.to_owned(), text: "t".to_owned(), left_ms };
+        let (cap, backoff) = (waits("cap", None), waits("backoff", Some(1_800)));
+        let mut patience = Patience::default();
+        let mut told = Vec::new();
+        for waiting in [Some(&cap), None, Some(&cap), Some(&cap), Some(&cap), Some(&backoff), Some(&backoff)] {
+            told.push(patience.look(waiting).unwrap_or_default());
+        }
+        assert_eq!(told, ["", "", "", "waits: cap (t)", "", "", "again in 1.8s (backoff)"]);
     }
 
     #[test]

@@ -9,4 +9,5 @@ pub(crate) mod out;
 pub(crate) mod run;
 pub(crate) mod shown;
 pub(crate) mod table;
+pub(crate) mod token;
 pub(crate) mod worker;

@@ -1,19 +1,23 @@
 //! `rota run`, `rota runs`, `rota why`, `rota kill`.
 
+use std::collections::BTreeMap;
+
 use rota_cron::UnixMs;
-use rota_wire::rest::{Killed, Page, Run, RunDetail, Story, Trigger, Triggered};
+use rota_wire::rest::{Held, Killed, Page, Run, RunDetail, Story, Trigger, Triggered};
 
 use super::client::{Client, Path};
 use super::logs;
 use super::out::Out;
 use super::shown;
-use super::table::{Table, grouped, one_line};
+use super::table::{Table, grouped, one_line, width};
 use crate::args::{RunArgs, RunsArgs};
 use crate::config::unit;
 use crate::exit::Failure;
 
 /// Runs that a server gives at a time.
 const PAGE_MAX: u32 = 1_000;
+/// Held slots that a server lists.
+const HELD_MAX: usize = 1_000;
 
 /// Runs a job, follows its log, and ends with its result.
 pub(crate) async fn start(client: &Client, out: Out, args: RunArgs) -> Result<(), Failure> {
@@ -64,9 +68,20 @@ pub(crate) async fn list(client: &Client, out: Out, args: &RunsArgs, now: UnixMs
         runs.truncate(args.limit as usize);
         before = page.next;
         if is_last || runs.len() >= args.limit as usize {
-            return out.show(&Page { items: runs, next: before.filter(|_| !is_last) }, table);
+            let held = if out.is_json { Vec::new() } else { held(client, args).await? };
+            return out.show(&Page { items: runs, next: before.filter(|_| !is_last) }, |page| table(page, &held));
         }
     }
+}
+
+/// The slots of the same jobs that wait without a row; none if only runs of one state are asked for.
+async fn held(client: &Client, args: &RunsArgs) -> Result<Vec<Held>, Failure> {
+    if args.state.is_some() {
+        return Ok(Vec::new());
+    }
+    let path = Path::of(&["held"]).with("job", args.job.as_ref()).with("app", args.app.as_ref());
+    let page: Page<Held> = client.get(path).await?;
+    Ok(page.items)
 }
 
 /// An instant, or a duration back from now, as RFC 3339.
@@ -83,7 +98,7 @@ fn since(text: &str, now: UnixMs) -> Result<String, Failure> {
     }
 }
 
-fn table(page: &Page<Run>) -> String {
+fn table(page: &Page<Run>, held: &[Held]) -> String {
     let mut table = Table::new(&["RUN", "JOB", "SLOT", "STATE", "WHY", "LATE", "TOOK", "WORKER", "TRY"]);
     for run in &page.items {
         let tries = if run.tries > 0 { format!("{}/{}", run.tries, run.tries_max) } else { String::new() };
@@ -99,7 +114,7 @@ fn table(page: &Page<Run>) -> String {
             tries,
         ]);
     }
-    format!("{}{}\n", table.text(), summary(page))
+    format!("{}{}{}\n", table.text(), summary(page), waiting(held))
 }
 
 /// How many of each state; a skipped range counts its slots.
@@ -120,6 +135,22 @@ fn summary(page: &Page<Run>) -> String {
     format!("{}{more}", counted.join(", "))
 }
 
+/// `; 3 held (2 no_worker, 1 cap), 1 overdue`, if slots wait.
+fn waiting(held: &[Held]) -> String {
+    if held.is_empty() {
+        return String::new();
+    }
+    let mut whys: BTreeMap<&str, u64> = BTreeMap::new();
+    for slot in held {
+        *whys.entry(&slot.why).or_default() += 1;
+    }
+    let whys: Vec<String> = whys.iter().map(|(why, count)| format!("{} {why}", grouped(*count))).collect();
+    // A server lists so many; there may be more.
+    let more = if held.len() >= HELD_MAX { "+" } else { "" };
+    let overdue = held.iter().filter(|slot| slot.is_overdue).count() as u64;
+    format!("; {}{more} held ({}), {} overdue", grouped(held.len() as u64), whys.join(", "), grouped(overdue))
+}
+
 /// Says what happened to a run.
 pub(crate) async fn why(client: &Client, out: Out, run: &str) -> Result<(), Failure> {
     let story: Story = client.get(Path::of(&["runs", run, "why"])).await?;
@@ -127,20 +158,24 @@ pub(crate) async fn why(client: &Client, out: Out, run: &str) -> Result<(), Fail
 }
 
 fn tell(story: &Story) -> String {
-    const CLOCK: usize = 12;
+    let times: Vec<&str> = story.lines.iter().filter_map(|line| line.at.as_deref()).collect();
+    let moments = shown::moments(&times);
+    let time_width = moments.iter().map(|moment| width(moment)).max().unwrap_or(0);
+    let timed = story.lines.iter().filter(|line| line.at.is_some());
+    let about_width = timed.map(|line| width(&line.about)).max().unwrap_or(0);
+    let untimed_width = time_width + 2 + about_width;
     let mut text = format!("{}\n", one_line(&story.title));
-    let about_width =
-        story.lines.iter().filter(|line| line.at.is_some()).map(|line| line.about.len()).max().unwrap_or(0);
+    let mut moments = moments.iter();
     for line in &story.lines {
-        let head = match &line.at {
-            Some(at) => format!("{:<CLOCK$}  {:<about_width$}", shown::clock_ms(at), line.about),
-            None => format!("{:<width$}", line.about, width = CLOCK + 2 + about_width),
+        let head = match line.at.as_ref().and_then(|_| moments.next()) {
+            Some(moment) => format!("{moment:<time_width$}  {:<about_width$}", line.about),
+            None => format!("{:<untimed_width$}", line.about),
         };
         text.push_str(format!("{head}  {}", one_line(&line.text)).trim_end());
         text.push('\n');
     }
     if !story.hints.is_empty() {
-        text.push_str(&format!("{:<width$}  {}\n", "try", story.hints.join(" | "), width = CLOCK + 2 + about_width));
+        text.push_str(&format!("{:<untimed_width$}  {}\n", "try", story.hints.join(" | ")));
     }
     text
 }
@@ -186,8 +221,30 @@ r77  settle  12-01 02:00:00…02:04:00 +08:00 ×9   skipped  misfire         -  
 1 failed, 9 skipped
 ";
         // The range's line is padded by width, not by bytes.
-        assert_eq!(table(&page).replace("  ", " ").replace("  ", " "), expected.replace("  ", " ").replace("  ", " "));
+        assert_eq!(
+            table(&page, &[]).replace("  ", " ").replace("  ", " "),
+            expected.replace("  ", " ").replace("  ", " ")
+        );
         assert_eq!(summary(&Page { items: Vec::new(), next: None }), "no runs");
+    }
+
+    #[test]
+    fn held_slots_are_counted_by_reason() {
+        let held = |why: &str, is_overdue: bool| Held {
+            job: 1,
+            job_name: "a".to_owned(),
+            app: "etl".to_owned(),
+            slot: "2026-12-01T02:00:00Z".to_owned(),
+            is_overdue,
+            why: why.to_owned(),
+            text: String::new(),
+            since: "2026-12-01T02:00:00Z".to_owned(),
+        };
+        assert_eq!(waiting(&[]), "");
+        let slots = [held("no_worker", true), held("cap", false), held("no_worker", false)];
+        assert_eq!(waiting(&slots), "; 3 held (1 cap, 2 no_worker), 1 overdue");
+        let empty = table(&Page { items: Vec::new(), next: None }, &slots[1..2]);
+        assert!(empty.ends_with("no runs; 1 held (1 cap), 0 overdue\n"), "{empty}");
     }
 
     #[test]
@@ -209,10 +266,10 @@ r77  settle  12-01 02:00:00…02:04:00 +08:00 ×9   skipped  misfire         -  
         };
         let expected = "\
 settle, slot 2026-12-01 02:00:00 +08:00, v14: FAILED
-02:00:00.004  due    4 ms late
-02:04:31.870  try 1  lost
-not retried          failed is not in retry.when
-try                  rota logs r91 | rota kill r91
+02:00:00.004 +08:00  due    4 ms late
+02:04:31.870 +08:00  try 1  lost
+not retried                 failed is not in retry.when
+try                         rota logs r91 | rota kill r91
 ";
         assert_eq!(tell(&story), expected);
     }

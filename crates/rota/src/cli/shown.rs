@@ -1,5 +1,7 @@
 //! Times and durations as people read them. Every time keeps the offset that it came with.
 
+use std::collections::BTreeSet;
+
 /// `12-01 02:00:00 +08:00` from RFC 3339; what is no such time is shown as it is.
 pub(crate) fn time(rfc3339: &str) -> String {
     match parts(rfc3339) {
@@ -8,12 +10,15 @@ pub(crate) fn time(rfc3339: &str) -> String {
     }
 }
 
-/// `02:00:00.004`, for lines under a title that carries the date and the offset.
-pub(crate) fn clock_ms(rfc3339: &str) -> String {
-    match parts(rfc3339) {
-        Some((_, clock, ms, _)) => format!("{clock}.{ms}"),
-        None => rfc3339.to_owned(),
-    }
+/// `02:00:00.004 +08:00` for each, with the dates in front if they are not all of one day.
+pub(crate) fn moments(times: &[&str]) -> Vec<String> {
+    let dates: BTreeSet<&str> = times.iter().filter_map(|time| Some(parts(time)?.0)).collect();
+    let moment = |time: &&str| match parts(time) {
+        Some((_, clock, ms, offset)) if dates.len() <= 1 => format!("{clock}.{ms} {offset}"),
+        Some((date, clock, ms, offset)) => format!("{} {clock}.{ms} {offset}", &date[5..]),
+        None => (*time).to_owned(),
+    };
+    times.iter().map(moment).collect()
 }
 
 /// `02:00:00 +08:00`.
@@ -79,8 +84,10 @@ mod tests {
         ] {
             assert_eq!(time(text), expected);
         }
-        assert_eq!(clock_ms("2026-12-01T02:00:00.1+08:00"), "02:00:00.100");
-        assert_eq!(clock_ms("2026-12-01T02:00:00Z"), "02:00:00.000");
+        let (first, second) = ("2026-12-01T02:00:00.1+08:00", "2026-12-02T02:00:00+08:00");
+        assert_eq!(moments(&[first, first]), ["02:00:00.100 +08:00"; 2]);
+        assert_eq!(moments(&[first, second]), ["12-01 02:00:00.100 +08:00", "12-02 02:00:00.000 +08:00"]);
+        assert_eq!(moments(&["2026-12-01T02:00:00Z"]), ["02:00:00.000 +00:00"]);
         assert_eq!(clock_offset("2026-12-01T02:00:00.1+08:00"), "02:00:00 +08:00");
     }
 
