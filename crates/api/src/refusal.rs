@@ -54,6 +54,7 @@ impl Refusal {
 /// What would help, by reason; the other reasons say it themselves.
 const HINTS: &[(Why, &str)] = &[
     (Why::PendingFull, "try again when some of them were sent, or raise the app's pending_max"),
+    (Why::Overlap, "wait for it, or kill it: rota runs --job JOB, then rota kill RUN"),
     (Why::VersionConflict, "read the job again, and put your change on top of it"),
     (Why::WorkerUnknown, "register, then go on"),
     (Why::WorkerIdTaken, "give each worker of the app its own name"),
@@ -107,7 +108,8 @@ impl From<Invalid> for Refusal {
 fn quoted(hint: String) -> String {
     let meant = hint.strip_prefix("did you mean ").and_then(|rest| rest.strip_suffix('?'));
     match meant {
-        Some(meant) if !meant.starts_with('`') => format!("did you mean `{meant}`?"),
+        // More than one guess, or a sentence, is shown as it is.
+        Some(meant) if !meant.contains(['`', ',']) && !meant.contains(" or ") => format!("did you mean `{meant}`?"),
         Some(_) | None => hint,
     }
 }

@@ -233,7 +233,9 @@ impl Lines {
         if current.version != run.version {
             self.say(None, "edited", format!("the job is at v{} now", current.version));
         }
-        self.say(None, "schedule", view::explain(&compiled));
+        if compiled.schedule.is_some() {
+            self.say(None, "schedule", view::explain(&compiled));
+        }
         if let Some(held) = held::by_job(state).get(&current.id) {
             let slot = view::human(&compiled.body.zone, held.slot);
             return self.say(None, "next slot", format!("{slot}, held: {}", view::spelled(held.why)));

@@ -1,8 +1,8 @@
 //! Running a job now, once per request id.
 //!
-//! The order: the request id is reserved, the run is committed, the run is noted under the request id. A server that
-//! stops between the last two leaves a request id whose run nobody can name: it is answered `request_open` from then
-//! on, and never by a second run.
+//! The order: the request id is reserved; the run and its answer become durable in one batch. A server that stops in
+//! between has either both or neither, and forgets at its next start what was reserved and never answered: the same
+//! request then gets its one run.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ async fn once(
 ) -> Result<(RunId, bool), Refusal> {
     let job = definition.id;
     let Some(request_id) = body.request_id else {
-        return Ok((run(&state, &definition, body.param, origin).await?, false));
+        return Ok((run(&state, &definition, body.param, None, origin).await?, false));
     };
     let body_hash = hash(body.param.as_deref(), origin);
     let reservation = Reservation::Request { job, request_id: request_id.clone(), body_hash, at: state.now() };
@@ -68,12 +68,9 @@ async fn once(
         Reserved::New => {}
         Reserved::Answered(Some(run)) => return Ok((run, true)),
         Reserved::Answered(None) => {
-            return Err(Refusal::new(
-                Code::RequestOpen,
-                "a request with this id is being answered, or its server stopped",
-            )
-            .field("request_id")
-            .hint("ask again in a moment; if that does not help, look for its run before you use another id"));
+            return Err(Refusal::new(Code::RequestOpen, "a request with this id is being answered")
+                .field("request_id")
+                .hint("ask again in a moment"));
         }
         Reserved::OtherBody => {
             return Err(Refusal::new(Code::RequestConflict, "this request id was used with another body")
@@ -85,10 +82,12 @@ async fn once(
             return Err(Refusal::internal(reserved));
         }
     }
-    let outcome = run(&state, &definition, body.param, origin).await;
-    let answer = Reservation::RequestRun { job, request_id, run: outcome.as_ref().ok().copied() };
-    if let Err(error) = state.intake.reserve(answer).await {
-        tracing::warn!(job = job.0, %error, "request_not_noted");
+    let answers = Some(Arc::from(request_id.as_str()));
+    let outcome = run(&state, &definition, body.param, answers, origin).await;
+    // Without an answer the run may be durable all the same: then it answers the request from the next start on.
+    let is_refused = outcome.as_ref().is_err_and(|refusal| !matches!(refusal.code, Code::NotReady | Code::Internal));
+    if is_refused && let Err(error) = state.intake.reserve(Reservation::RequestBack { job, request_id }).await {
+        tracing::warn!(job = job.0, %error, "request_not_given_back");
     }
     Ok((outcome?, false))
 }
@@ -97,11 +96,13 @@ async fn run(
     state: &Arc<State>,
     definition: &Definition,
     param: Option<String>,
+    request_id: Option<Arc<str>>,
     origin: Origin,
 ) -> Result<RunId, Refusal> {
     let job = definition.id;
     let param = param.map(Arc::from);
-    let answer = state.ask(definition.app, move |reply| Input::Trigger { job, param, origin, reply }).await?;
+    let trigger = move |reply| Input::Trigger { job, param, request_id, origin, reply };
+    let answer = state.ask(definition.app, trigger).await?;
     let partition::Answer::Triggered(run) = answer else { return Err(Refusal::internal(answer)) };
     Ok(run)
 }

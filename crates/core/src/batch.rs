@@ -298,6 +298,16 @@ pub enum Row {
         /// Where it stands; none removes the exception.
         exception: Option<Exception>,
     },
+    /// The run that answers a reserved request to run its job. A request that no batch has answered
+    /// when its partition is claimed was never carried out, and is forgotten then.
+    Request {
+        /// The job.
+        job: JobId,
+        /// The request.
+        request_id: Arc<str>,
+        /// The run.
+        run: RunId,
+    },
     /// Lists a run as open (or with an unreleased attempt) whatever `Batch::floor` says, or removes it from that list.
     Listed {
         /// The run.

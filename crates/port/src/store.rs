@@ -104,14 +104,13 @@ pub enum Reservation {
         /// When.
         at: UnixMs,
     },
-    /// The run that answers a request.
-    RequestRun {
+    /// Gives a request id back, since the request was refused. (The run that answers a request becomes
+    /// durable with that run, see `Row::Request`.)
+    RequestBack {
         /// The job.
         job: JobId,
         /// The request.
         request_id: String,
-        /// The run; none gives the request id back, since it was refused.
-        run: Option<RunId>,
     },
     /// A token.
     Token(Token),

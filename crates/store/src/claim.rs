@@ -35,12 +35,23 @@ struct Recent {
 }
 
 impl SqliteStore {
+    /// Requests that no batch of an earlier term has answered were never carried out.
+    fn forget_unanswered(&self, partition: PartitionId) -> Result<(), Error> {
+        let apps: Vec<u32> = self.apps.iter().filter(|(_, (_, of))| *of == partition).map(|(id, _)| id.0).collect();
+        for app in apps {
+            let sql = "DELETE FROM request WHERE run IS NULL AND job IN (SELECT id FROM job WHERE app = ?1)";
+            self.conn.prepare_cached(sql).and_then(|mut s| s.execute([app])).map_err(of)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn claim_all(&mut self, partitions: &[PartitionId]) -> Result<Vec<Loaded>, Error> {
         transaction(&self.conn, || {
             for partition in partitions {
                 assert!(partition.0 < self.partitions, "a server claims only partitions that exist");
                 let raise = "UPDATE partition SET epoch = epoch + 1 WHERE id = ?1";
                 self.conn.prepare_cached(raise).and_then(|mut s| s.execute([partition.0])).map_err(of)?;
+                self.forget_unanswered(*partition)?;
             }
             Ok(())
         })?;

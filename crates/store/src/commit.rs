@@ -146,6 +146,10 @@ impl<'s> Writer<'s> {
             Row::Exception { job, exception: None } => {
                 self.cold("DELETE FROM exception WHERE job = ?1", params![job.0]).map(drop)
             }
+            Row::Request { job, request_id, run } => {
+                let sql = "UPDATE request SET run = ?3 WHERE job = ?1 AND request_id = ?2";
+                self.cold(sql, params![job.0, &**request_id, run.0.cast_signed()]).map(drop)
+            }
             Row::Listed { run, is_open: true } => {
                 let sql = "INSERT OR REPLACE INTO listed (run, partition) VALUES (?1, ?2)";
                 self.cold(sql, params![run.0.cast_signed(), batch.partition.0]).map(drop)

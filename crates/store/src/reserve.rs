@@ -58,7 +58,7 @@ impl SqliteStore {
             Reservation::Request { job, request_id, body_hash, at } => {
                 request(&self.conn, *job, request_id, body_hash, *at)
             }
-            Reservation::RequestRun { job, request_id, run } => request_run(&self.conn, *job, request_id, *run),
+            Reservation::RequestBack { job, request_id } => request_back(&self.conn, *job, request_id),
             Reservation::Token(token) => keep_token(&self.conn, token),
             Reservation::TokensBack { scope } => tokens_back(&self.conn, scope),
         }
@@ -153,16 +153,8 @@ fn request(
     }
 }
 
-fn request_run(conn: &Connection, job: JobId, request_id: &str, answer: Option<RunId>) -> Result<Reserved, Error> {
-    match answer {
-        Some(answer) => {
-            let update = "UPDATE request SET run = ?3 WHERE job = ?1 AND request_id = ?2";
-            run(conn, update, params![job.0, request_id, answer.0.cast_signed()])?;
-        }
-        None => {
-            run(conn, "DELETE FROM request WHERE job = ?1 AND request_id = ?2", params![job.0, request_id])?;
-        }
-    }
+fn request_back(conn: &Connection, job: JobId, request_id: &str) -> Result<Reserved, Error> {
+    run(conn, "DELETE FROM request WHERE job = ?1 AND request_id = ?2", params![job.0, request_id])?;
     Ok(Reserved::Done)
 }
 

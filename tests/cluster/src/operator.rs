@@ -115,7 +115,7 @@ impl World {
         let Some((partition, definition)) = self.some_job() else { return };
         let job = definition.id;
         let origin = *self.dice.operator.pick(&[Origin::Manual, Origin::Api]);
-        let input = Input::Trigger { job, param: None, origin, reply: ReplyTo(0) };
+        let input = Input::Trigger { job, param: None, request_id: None, origin, reply: ReplyTo(0) };
         self.request_after(500, partition, input, Asked::Trigger(job));
     }
 

@@ -296,6 +296,7 @@ impl Part {
                 known.current.state = *state;
                 changes.states.push((*job, *state, at.0));
             }
+            Row::Request { .. } => {}
             Row::Worker { worker, state } => {
                 self.workers.insert(worker.id, ((**worker).clone(), *state));
                 self.registered.insert((worker.id, worker.incarnation));

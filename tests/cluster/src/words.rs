@@ -68,6 +68,7 @@ pub fn rows(batch: &Batch) -> String {
 
 fn row(row: &Row) -> String {
     match row {
+        Row::Request { request_id, run, .. } => format!("request {request_id} is {run}"),
         Row::Run(run) => {
             let range =
                 if run.slot == run.slot_last { String::new() } else { format!("..{} x{}", run.slot_last, run.slots) };

@@ -64,7 +64,6 @@ async fn a_run_is_triggered_fails_is_retried_and_succeeds() {
             "try 1: failed after 500 ms: handler_failed (the handler reported a failure); said \"said failed\"",
             "try 2: dispatched to etl-1, 10.0 s after try 1 ended",
             "try 2: success after 0 ms; said \"said success\"",
-            "schedule: only when asked to",
             "next slot: none: it only runs when asked to",
         ]
     );
@@ -251,6 +250,7 @@ async fn a_slot_that_cannot_go_is_shown_as_held_and_fires_when_a_worker_comes() 
     );
     let story = world.get(&format!("/api/v1/runs/{}/why", run["run"].as_str().unwrap())).await;
     let lines = story["lines"].to_string();
+    assert!(lines.contains(r#""about":"schedule","text":"Every 10 seconds""#), "{lines}");
     assert!(
         lines.contains("not started after 50 ms: connect_failed (no connection to the worker; nothing was sent)"),
         "{lines}"

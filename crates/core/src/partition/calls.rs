@@ -307,7 +307,9 @@ impl Machine {
             acknowledged.push(report.attempt);
             has_unknown |= self.runs.attempt(report.attempt).is_none();
             let is_whose = self.runs.attempt(report.attempt).is_none_or(|attempt| {
-                self.fleet.worker(attempt.worker).registration.id == worker && attempt.incarnation == incarnation
+                let is_meant = (attempt.run, attempt.shard, attempt.no) == (report.run, report.shard, report.no);
+                let is_theirs = self.fleet.worker(attempt.worker).registration.id == worker;
+                is_meant && is_theirs && attempt.incarnation == incarnation
             });
             if is_whose {
                 self.report(now, report.attempt, report.outcome, report.message);

@@ -55,6 +55,8 @@ pub enum Input {
         job: JobId,
         /// A parameter in place of the job's.
         param: Option<Arc<str>>,
+        /// The reserved request that this answers, if there is one.
+        request_id: Option<Arc<str>>,
         /// Who wants it.
         origin: Origin,
         /// Who waits.

@@ -106,7 +106,9 @@ impl Machine {
             Input::App(app) => self.fleet.set_app(app),
             Input::Define { definition, expected, reply } => self.define(now, *definition, expected, reply, out),
             Input::SetState { job, state, by, reply } => self.set_state(now, job, state, by, reply, out),
-            Input::Trigger { job, param, origin, reply } => self.trigger(now, job, param, origin, reply, out),
+            Input::Trigger { job, param, request_id, origin, reply } => {
+                self.trigger(now, job, param, request_id, origin, reply, out);
+            }
             Input::Kill { run, reply } => self.kill(now, run, reply, out),
             Input::Register { registration, is_reachable, holder, reply } => {
                 self.register(now, *registration, is_reachable, holder, reply, out);

@@ -300,11 +300,13 @@ impl Machine {
     }
 
     /// Runs a job now: pause, window and lateness do not matter, overlap and the cap do.
+    #[expect(clippy::too_many_arguments, reason = "the fields of one input")]
     pub(super) fn trigger(
         &mut self,
         now: Now,
         job: JobId,
         param: Option<Arc<str>>,
+        request_id: Option<Arc<str>>,
         origin: Origin,
         reply: ReplyTo,
         out: &mut Vec<Effect>,
@@ -329,6 +331,9 @@ impl Machine {
             return out.push(Effect::Reply(reply, Answer::Refused(why)));
         }
         let run = self.admit(now, ix, now.wall, origin, param, None);
+        if let Some(request_id) = request_id {
+            self.pipeline.write(Row::Request { job, request_id, run });
+        }
         self.pipeline.after(After::Reply(reply, Answer::Triggered(run)));
     }
 

@@ -283,7 +283,7 @@ impl Rig {
     }
 
     pub(crate) fn trigger(&mut self, job: JobId) -> Answer {
-        self.answer(|reply| Input::Trigger { job, param: None, origin: Origin::Manual, reply })
+        self.answer(|reply| Input::Trigger { job, param: None, request_id: None, origin: Origin::Manual, reply })
     }
 
     pub(crate) fn kill(&mut self, run: RunId) -> Answer {

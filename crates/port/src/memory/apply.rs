@@ -71,6 +71,12 @@ impl State {
                 };
                 Ok(())
             }
+            Row::Request { job, request_id, run } => {
+                if let Some(request) = self.requests.get_mut(&(*job, request_id.to_string())) {
+                    request.run = Some(*run);
+                }
+                Ok(())
+            }
             Row::Listed { run, is_open } => {
                 if *is_open {
                     self.listed.insert(*run, batch.partition);

@@ -15,6 +15,16 @@ impl State {
         for partition in partitions {
             self.headers[usize::from(partition.0)].epoch.0 += 1;
         }
+        // Requests that no batch of an earlier term has answered were never carried out.
+        let unanswered: Vec<_> =
+            self.requests.iter().filter(|(_, request)| request.run.is_none()).map(|(key, _)| key.clone()).collect();
+        for key in unanswered {
+            let app = self.jobs.get(&key.0).and_then(|versions| versions.last()).map(|job| job.app);
+            let of = app.and_then(|app| self.partition_of(app));
+            if of.is_some_and(|of| partitions.contains(&of)) {
+                self.requests.remove(&key);
+            }
+        }
         partitions.iter().map(|partition| self.load(*partition)).collect()
     }
 

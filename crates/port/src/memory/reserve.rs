@@ -26,16 +26,8 @@ impl State {
             Reservation::Request { job, request_id, body_hash, at } => {
                 self.reserve_request(*job, request_id, *body_hash, *at)
             }
-            Reservation::RequestRun { job, request_id, run } => {
-                let key = (*job, request_id.clone());
-                match run {
-                    Some(run) => {
-                        if let Some(request) = self.requests.get_mut(&key) {
-                            request.run = Some(*run);
-                        }
-                    }
-                    None => drop(self.requests.remove(&key)),
-                }
+            Reservation::RequestBack { job, request_id } => {
+                self.requests.remove(&(*job, request_id.clone()));
                 Reserved::Done
             }
             Reservation::Token(token) => self.keep_token(token),

@@ -114,7 +114,8 @@ fn table(page: &Page<Run>, held: &[Held]) -> String {
             tries,
         ]);
     }
-    format!("{}{}{}\n", table.text(), summary(page), waiting(held))
+    let more = if page.next.is_some() { "; there are more, see --limit and --since" } else { "" };
+    format!("{}{}{}{more}\n", table.text(), summary(page), waiting(held))
 }
 
 /// How many of each state; a skipped range counts its slots.
@@ -131,8 +132,7 @@ fn summary(page: &Page<Run>) -> String {
         return "no runs".to_owned();
     }
     let counted: Vec<String> = counts.iter().map(|(state, count)| format!("{} {state}", grouped(*count))).collect();
-    let more = if page.next.is_some() { "; there are more, see --limit and --since" } else { "" };
-    format!("{}{more}", counted.join(", "))
+    counted.join(", ")
 }
 
 /// `; 3 held (2 no_worker, 1 cap), 1 overdue`, if slots wait.
