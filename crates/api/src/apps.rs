@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json as Answer;
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use http::Uri;
 use rota_core::job::check_name;
 use rota_core::worker::App;
@@ -12,6 +12,7 @@ use rota_wire::rest;
 
 use crate::auth::{self, Admin, Reader};
 use crate::body::{Args, Json};
+use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::tokens;

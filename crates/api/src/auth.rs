@@ -4,6 +4,7 @@
 //! is of no use to anyone who cannot choose digests; the token itself is never compared byte by byte.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::FromRequestParts;
@@ -122,15 +123,25 @@ pub(crate) fn check_strength(token: &str) -> Result<(), Refusal> {
 pub(crate) struct Admin;
 
 /// A caller that may read.
-pub(crate) struct Reader;
+#[derive(Clone, Copy)]
+pub(crate) struct Reader {
+    /// Whether it is also shown the values that open other systems.
+    pub(crate) sees_secrets: bool,
+}
 
 /// A caller that may act for the workers of one app.
 pub(crate) struct WorkerOf(pub(crate) AppId);
+
+/// Whether a connection has shown a valid token. The accept loop gives it to each request of the connection.
+#[derive(Clone)]
+pub(crate) struct Known(pub(crate) Arc<AtomicBool>);
 
 fn scope_of(parts: &Parts, state: &State) -> Result<Scope, Refusal> {
     let found = read_scope(parts, state);
     if found.is_err() {
         state.counts.refused_token();
+    } else if let Some(Known(is_known)) = parts.extensions.get() {
+        is_known.store(true, Ordering::Relaxed);
     }
     found
 }
@@ -172,7 +183,8 @@ impl FromRequestParts<Arc<State>> for Reader {
     type Rejection = Refusal;
     async fn from_request_parts(parts: &mut Parts, state: &Arc<State>) -> Result<Reader, Refusal> {
         match scope_of(parts, state)? {
-            Scope::Admin | Scope::Read => Ok(Reader),
+            Scope::Admin => Ok(Reader { sees_secrets: true }),
+            Scope::Read => Ok(Reader { sees_secrets: false }),
             Scope::Worker(_) => {
                 Err(forbidden(state, "a worker token is for workers only", "use a read token or the admin token"))
             }

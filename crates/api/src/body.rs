@@ -1,40 +1,53 @@
 //! Request bodies and query strings: read strictly, refused with the field that is wrong.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequest, Query, Request};
-use http_body_util::LengthLimitError;
+use http_body_util::BodyExt as _;
 use rota_core::time::UnixMs;
 use serde::de::DeserializeOwned;
 
 use crate::code::Code;
 use crate::duration;
+use crate::mistake::{choices, mistake};
 use crate::nearest::did_you_mean;
 use crate::refusal::Refusal;
 use crate::state::State;
+use crate::strict::Strict;
 
-/// The largest body: twice the largest parameter, which JSON may have to escape.
-pub(crate) const BODY_BYTES_MAX: usize = 2 << 20;
+/// The largest body of a call that carries no parameter.
+const BODY_BYTES_MAX: usize = 2 << 20;
+/// The largest body of a call that does: a parameter of 1 MiB in which JSON escapes every byte, and room for the rest.
+pub(crate) const JOB_BYTES_MAX: usize = (6 << 20) + (64 << 10);
+/// What is read beyond the limit and forgotten. A client that is still sending when the connection closes sees a broken
+/// pipe, and never the refusal that tells it why.
+const EXCESS_BYTES_MAX: usize = 16 << 20;
 /// A body that arrives more slowly than this is given up.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A JSON body. No body at all is an empty object; the content type is not asked for.
-pub(crate) struct Json<T>(pub(crate) T);
+pub(crate) struct Json<T, const BYTES_MAX: usize = BODY_BYTES_MAX>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequest<Arc<State>> for Json<T> {
+impl<T: DeserializeOwned, const BYTES_MAX: usize> FromRequest<Arc<State>> for Json<T, BYTES_MAX> {
     type Rejection = Refusal;
-    async fn from_request(request: Request, _: &Arc<State>) -> Result<Json<T>, Refusal> {
-        let reading = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX);
+    async fn from_request(request: Request, _: &Arc<State>) -> Result<Self, Refusal> {
+        // Whoever waits for a go-ahead has not begun to send.
+        let waits = request.headers().contains_key(http::header::EXPECT);
+        let too_large = || {
+            Refusal::new(Code::TooLarge, format!("the body has more than {BYTES_MAX} bytes"))
+                .hint("send less at a time")
+        };
+        if waits && request.body().size_hint().lower() > BYTES_MAX as u64 {
+            return Err(too_large());
+        }
+        let reading = collect(request.into_body(), BYTES_MAX);
         let bytes = match tokio::time::timeout(BODY_TIMEOUT, reading).await {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(error)) if error.source().is_some_and(|source| source.is::<LengthLimitError>()) => {
-                return Err(Refusal::new(Code::TooLarge, format!("the body has more than {BODY_BYTES_MAX} bytes"))
-                    .hint("send less at a time"));
-            }
+            Ok(Ok(Some(bytes))) => bytes,
+            Ok(Ok(None)) => return Err(too_large()),
             Ok(Err(_)) => return Err(Refusal::new(Code::Malformed, "the body ended early")),
             Err(_) => return Err(Refusal::new(Code::Malformed, "the body took longer than 30 s")),
         };
@@ -46,57 +59,35 @@ impl<T: DeserializeOwned> FromRequest<Arc<State>> for Json<T> {
     }
 }
 
+/// A body as a whole; nothing if it is too large.
+async fn collect(mut body: Body, bytes_max: usize) -> Result<Option<Vec<u8>>, axum::Error> {
+    let (mut bytes, mut excess) = (Vec::new(), body.size_hint().lower() > bytes_max as u64);
+    let mut forgotten_bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        excess |= bytes.len() + data.len() > bytes_max;
+        if !excess {
+            bytes.extend_from_slice(&data);
+            continue;
+        }
+        forgotten_bytes += bytes.len() + data.len();
+        bytes = Vec::new();
+        if forgotten_bytes > bytes_max + EXCESS_BYTES_MAX {
+            break;
+        }
+    }
+    Ok((!excess).then_some(bytes))
+}
+
 /// Reads JSON; a mistake is named by its field.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
     let mut json = serde_json::Deserializer::from_str(text);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+    let value = serde_path_to_error::deserialize(Strict(&mut json)).map_err(|error| {
         let path = error.path().to_string();
         mistake(&path, error.inner())
     })?;
     json.end().map_err(|error| mistake(".", &error))?;
     Ok(value)
-}
-
-fn mistake(path: &str, error: &serde_json::Error) -> Refusal {
-    // serde_json appends where the mistake is; what is wrong stands before it.
-    let whole = error.to_string();
-    let message = whole.rfind(" at line ").map_or(whole.as_str(), |at| &whole[..at]);
-    if !error.is_data() {
-        return Refusal::new(Code::Malformed, format!("this is not JSON: {whole}"));
-    }
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let field = Some(path).filter(|path| *path != ".");
-    if message.starts_with("unknown field") {
-        let (unknown, known) = quoted.split_first().unwrap_or((&"", &[]));
-        let unknown = unknown.get(..80).unwrap_or(unknown);
-        return Refusal::new(Code::UnknownField, format!("there is no field `{unknown}` here"))
-            .field(within(field, unknown))
-            .hint(did_you_mean(unknown, known.iter().copied()).unwrap_or_else(|| choices(known)));
-    }
-    if message.starts_with("missing field") {
-        let missing = quoted.first().copied().unwrap_or_default();
-        return Refusal::invalid(within(field, missing), format!("`{missing}` is missing"));
-    }
-    let last = path.rsplit('.').next().unwrap_or(path);
-    let is_duration = ["every", "delay", "start", "attempt"].contains(&last);
-    Refusal {
-        field: field.map(str::to_owned),
-        hint: is_duration.then(|| "durations are text with a unit: \"30s\"".to_owned()),
-        ..Refusal::new(Code::Invalid, message)
-    }
-}
-
-/// The path of a key, whether or not the path that was reported ends with it already.
-fn within(path: Option<&str>, key: &str) -> String {
-    match path {
-        None => key.to_owned(),
-        Some(path) if path == key || path.ends_with(&format!(".{key}")) => path.to_owned(),
-        Some(path) => format!("{path}.{key}"),
-    }
-}
-
-fn choices(known: &[&str]) -> String {
-    if known.is_empty() { "nothing is expected here".to_owned() } else { format!("known are {}", known.join(", ")) }
 }
 
 /// The arguments in a query string.
@@ -168,6 +159,7 @@ impl Args {
 #[cfg(test)]
 mod tests {
     use rota_wire::rest::JobSpec;
+    use rota_wire::worker;
 
     use super::*;
 
@@ -196,7 +188,10 @@ mod tests {
             (r#"{"name":"a","paused":"yes"}"#, Code::Invalid, Some("paused"), None),
             (r#"{"name":"a"} x"#, Code::Malformed, None, None),
             (r#"{"name":"a"#, Code::Malformed, None, None),
+            (r#"{"name":"a","name":"b"}"#, Code::Invalid, Some("name"), None),
             ("[]", Code::Invalid, None, None),
+            (r#"{"name":"a","retry":[1,"5s"]}"#, Code::Invalid, Some("retry"), None),
+            (r#"{"name":"a","http":[]}"#, Code::Invalid, Some("http"), None),
         ] {
             let refusal = parse::<JobSpec>(text).unwrap_err();
             assert_eq!(refusal.code, code, "{text}: {refusal:?}");
@@ -205,6 +200,42 @@ mod tests {
                 assert!(refusal.hint.as_deref().is_some_and(|h| h.contains(hint)), "{text}: {refusal:?}");
             }
         }
+    }
+
+    #[test]
+    fn lists_within_lists_are_no_objects_either() {
+        let result = r#"{"attempt":1,"run":2,"shard":0,"no":1,"outcome":"success"}"#;
+        let body = |result: &str| format!(r#"{{"incarnation":1,"results":[{result}]}}"#);
+        assert_eq!(parse::<worker::Results>(&body(result)).unwrap().results[0].attempt, 1);
+        let refusal = parse::<worker::Results>(&body(r#"[1,2,0,1,"success"]"#)).unwrap_err();
+        assert_eq!(refusal.field.as_deref(), Some("results[0]"));
+    }
+
+    #[test]
+    fn mistakes_are_told_in_the_words_of_json() {
+        let job = |text: &str| parse::<JobSpec>(text).unwrap_err().message;
+        let beat = |text: &str| parse::<worker::Beat>(text).unwrap_err().message;
+        let results = |text: &str| parse::<worker::Results>(text).unwrap_err();
+        assert_eq!(job("[]"), "expected an object, found a list");
+        assert_eq!(job("null"), "expected an object, found null");
+        assert_eq!(job(r#""x""#), "expected an object, found \"x\"");
+        assert_eq!(job(r#"{"name":null}"#), "expected text, found null");
+        assert_eq!(job(r#"{"name":{}}"#), "expected text, found an object");
+        assert_eq!(job(r#"{"name":"a","paused":1}"#), "expected true or false, found integer `1`");
+        assert_eq!(
+            job(r#"{"name":"a","shards":{"count":-1}}"#),
+            "expected a whole number from 0 to 4294967295, found integer `-1`"
+        );
+        assert_eq!(
+            beat(r#"{"incarnation":null}"#),
+            "expected a whole number from 0 to 18446744073709551615, found null"
+        );
+        assert_eq!(beat(r#"{"incarnation":1,"no":1,"running":{}}"#), "expected a list, found an object");
+        let long = job(&format!(r#"{{"name":"a","paused":"{}"}}"#, "x".repeat(1_000)));
+        assert!(long.len() < 200, "{long}");
+        let odd = r#"{"incarnation":1,"results":[{"attempt":1,"run":2,"shard":0,"no":1,"outcome":"succes"}]}"#;
+        assert_eq!(results(odd).message, "`succes` is not known here");
+        assert_eq!(results(odd).hint.as_deref(), Some("did you mean `success`?"));
     }
 
     #[test]

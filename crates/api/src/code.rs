@@ -117,13 +117,16 @@ impl Code {
             Why::Invalid => Code::Invalid,
             Why::Misfire
             | Why::Paused
+            | Why::Edited
             | Why::StartDeadline
             | Why::Cap
+            | Why::ServerCap
             | Why::NoCredit
             | Why::NoWorker
             | Why::NoWorkerForHandler
             | Why::NoWorkerForLabels
             | Why::NoCapacity
+            | Why::NextPass
             | Why::Backoff
             | Why::HandlerFailed
             | Why::HttpStatus
@@ -146,7 +149,6 @@ impl Code {
             | Why::RefusedAddress
             | Why::PresumedGone
             | Why::AttemptsSpent
-            | Why::ShardFailed
             | Why::Superseded
             | Why::LateSuccess
             | Why::Unreachable => Code::Refused,

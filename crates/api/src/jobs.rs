@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json as Answer;
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use http::{StatusCode, Uri};
 use rota_core::id::{JobId, Version};
 use rota_core::job::{Definition, Job, JobState};
@@ -15,9 +15,10 @@ use rota_wire::rest;
 
 use crate::apps;
 use crate::auth::{Admin, Reader};
-use crate::body::{Args, Json};
+use crate::body::{Args, JOB_BYTES_MAX, Json};
 use crate::code::Code;
 use crate::held;
+use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::spec;
 use crate::state::State;
@@ -27,7 +28,7 @@ use crate::view;
 const BY: &str = "admin";
 
 pub(crate) async fn list(
-    _: Reader,
+    reader: Reader,
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
 ) -> Result<Answer<rest::Page<rest::Job>>, Refusal> {
@@ -43,7 +44,7 @@ pub(crate) async fn list(
         let mut items = Vec::with_capacity(found.len());
         for definition in &found {
             if view::app_of(state, definition)?.namespace == namespace {
-                items.push(view::job(state, definition, held.get(&definition.id))?);
+                items.push(view::job(state, reader, definition, held.get(&definition.id))?);
             }
         }
         Ok(rest::Page { items, next })
@@ -52,7 +53,7 @@ pub(crate) async fn list(
 }
 
 pub(crate) async fn get(
-    _: Reader,
+    reader: Reader,
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
     uri: Uri,
@@ -60,13 +61,13 @@ pub(crate) async fn get(
     let namespace = Args::read(&uri, &[])?.namespace();
     let found = state.read(move |state| {
         let definition = view::find_job(state, &namespace, &job)?;
-        view::job(state, &definition, held::by_job(state).get(&definition.id))
+        view::job(state, reader, &definition, held::by_job(state).get(&definition.id))
     });
     Ok(Answer(found.await?))
 }
 
 pub(crate) async fn version(
-    _: Reader,
+    reader: Reader,
     Shared(state): Shared<Arc<State>>,
     Path((job, version)): Path<(String, String)>,
     uri: Uri,
@@ -76,7 +77,7 @@ pub(crate) async fn version(
     let found = state.read(move |state| {
         let current = view::find_job(state, &namespace, &job)?;
         match state.query.job_version(current.id, Version(version))? {
-            Some(definition) => view::job(state, &definition, None),
+            Some(definition) => view::job(state, reader, &definition, None),
             None => Err(Refusal::new(Code::VersionUnknown, format!("`{}` has no version {version}", current.name))
                 .hint(format!("its versions are 1 to {}", current.version))),
         }
@@ -88,7 +89,7 @@ pub(crate) async fn create(
     _: Admin,
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
-    Json(body): Json<rest::JobSpec>,
+    Json(body): Json<rest::JobSpec, JOB_BYTES_MAX>,
 ) -> Result<(StatusCode, Answer<rest::JobSaved>), Refusal> {
     Args::read(&uri, &[])?;
     let spec = spec::read(&body)?;
@@ -196,7 +197,7 @@ pub(crate) async fn edit(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
     uri: Uri,
-    Json(body): Json<rest::JobSpec>,
+    Json(body): Json<rest::JobSpec, JOB_BYTES_MAX>,
 ) -> Result<Answer<rest::JobSaved>, Refusal> {
     let args = Args::read(&uri, &["version"])?;
     let expected = args.number::<u32>("version")?.map(Version);

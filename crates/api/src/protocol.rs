@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use axum::Json as Answer;
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use http::Uri;
 use rota_core::id::{AppId, AttemptId, Incarnation, RunId, WorkerId};
 use rota_core::limits;
@@ -17,6 +17,7 @@ use rota_wire::worker as wire;
 use crate::auth::WorkerOf;
 use crate::body::{Args, Json};
 use crate::code::Code;
+use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::register::check_labels;
 use crate::state::State;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json as Answer;
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use http::Uri;
 use rota_core::batch::{Origin, RunState};
 use rota_core::partition::{self, Input};
@@ -15,6 +15,7 @@ use rota_wire::rest;
 use crate::auth::{Admin, Reader};
 use crate::body::Args;
 use crate::code::Code;
+use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::spec;
 use crate::state::State;
@@ -161,6 +162,10 @@ pub(crate) async fn kill(
     if answer != partition::Answer::Killing {
         return Err(Refusal::internal(answer));
     }
-    let state = RunState::Killed.word().to_owned();
-    Ok(Answer(rest::Killed { run: found.id.to_string(), id: found.id.0, state }))
+    // The state that `GET` shows as well: what has started is asked to stop first, and only then killed.
+    let now = state.read(move |state| {
+        let run = state.query.run(run)?.unwrap_or(found);
+        Ok(Names::new(state).listed(&run)?.state)
+    });
+    Ok(Answer(rest::Killed { run: run.to_string(), id: run.0, state: now.await? }))
 }

@@ -1,22 +1,27 @@
 //! The accept loop: bounded connections, deadlines for headers, a graceful end.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::Known;
 use crate::router::router;
 use crate::state::State;
 
-/// Connections at a time; more wait in the listener's backlog.
+/// Connections at a time.
 const CONNECTIONS_MAX: usize = 4_096;
 /// For the head of a request, and for an idle connection to send its next.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(75);
@@ -27,29 +32,87 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Before the next accept after one that failed, since a full table of files does not empty at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// A connection that may not have shown a valid token yet.
+struct Guest {
+    is_known: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+impl Guest {
+    fn is_stranger(&self) -> bool {
+        !self.is_known.load(Ordering::Relaxed) && !self.task.is_finished()
+    }
+}
+
+/// The guests, in the order in which they came. Those that are known or gone leave it when they are met.
+#[derive(Default)]
+struct Guests(VecDeque<Guest>);
+
+impl Guests {
+    fn push(&mut self, guest: Guest, connections_max: usize) {
+        if self.0.len() >= 2 * connections_max {
+            // At most as many are left as there are connections, so this is rare.
+            self.0.retain(Guest::is_stranger);
+        }
+        self.0.push_back(guest);
+    }
+
+    /// The stranger that has had the most time to show a token.
+    fn longest(&mut self) -> Option<&Guest> {
+        while self.0.front().is_some_and(|guest| !guest.is_stranger()) {
+            self.0.pop_front();
+        }
+        self.0.front()
+    }
+}
+
 /// Serves the API until `shutdown`; then takes no more connections, lets open requests and commands end, and returns.
 pub async fn serve(listener: TcpListener, state: Arc<State>, shutdown: CancellationToken) -> io::Result<()> {
-    let service = TowerToHyperService::new(router(state.clone()));
+    serve_up_to(CONNECTIONS_MAX, listener, state, shutdown).await
+}
+
+/// [`serve`], with a bound of connections.
+///
+/// When all places are taken, a new connection takes that of the one which has gone longest without a valid token, so
+/// that connections cost those who have none more than they cost the others. While every place is held with a token,
+/// new ones wait in the listener's backlog.
+pub async fn serve_up_to(
+    connections_max: usize,
+    listener: TcpListener,
+    state: Arc<State>,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    let router = router(state.clone());
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(HEADER_BYTES_MAX);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
+    let mut guests = Guests::default();
     loop {
+        let is_full = connections.len() >= connections_max;
+        // One that was closed keeps its place until its task has ended, hence the second condition.
+        let has_place = !is_full || (connections.len() == connections_max && guests.longest().is_some());
         let accepted = tokio::select! {
-            // Shutdown first: under a flood of connections it would else wait for a gap. Every branch can be dropped:
-            // accept and join_next lose nothing, and a permit comes with its connection.
+            // Shutdown first: under a flood of connections it would else wait for a gap. Then those that ended, whose
+            // places are free. Every branch can be dropped: accept and join_next lose nothing.
             biased;
             () = shutdown.cancelled() => break,
             Some(ended) = connections.join_next() => {
                 note(ended);
                 continue;
             }
-            accepted = accept(&listener, &places) => accepted,
+            accepted = listener.accept(), if has_place => accepted,
         };
-        match accepted {
-            Ok((stream, place)) => {
-                let connection = http.serve_connection(TokioIo::new(stream), service.clone());
-                connections.spawn(keep(connection, place, shutdown.clone()));
+        match accepted.and_then(|(stream, _)| stream.set_nodelay(true).map(|()| stream)) {
+            Ok(stream) => {
+                if is_full && let Some(longest) = guests.longest() {
+                    longest.task.abort();
+                    tracing::debug!(connections_max, "stranger_closed");
+                }
+                let is_known = Arc::new(AtomicBool::new(false));
+                let service = Greeted { router: TowerToHyperService::new(router.clone()), is_known: is_known.clone() };
+                let connection = http.serve_connection(TokioIo::new(stream), service);
+                let task = connections.spawn(keep(connection, shutdown.clone()));
+                guests.push(Guest { is_known, task }, connections_max);
             }
             Err(error) => {
                 tracing::warn!(%error, "accept_failed");
@@ -70,16 +133,26 @@ pub async fn serve(listener: TcpListener, state: Arc<State>, shutdown: Cancellat
     Ok(())
 }
 
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
-    let (stream, _) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    Ok((stream, place))
+/// The router, for one connection: requests carry whether their connection is known, for [`crate::auth`] to set.
+struct Greeted {
+    router: TowerToHyperService<axum::Router>,
+    is_known: Arc<AtomicBool>,
 }
 
-type Connection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<axum::Router>>;
+impl Service<Request<Incoming>> for Greeted {
+    type Response = <TowerToHyperService<axum::Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<axum::Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<axum::Router> as Service<Request<Incoming>>>::Future;
 
-async fn keep(connection: Connection, _place: OwnedSemaphorePermit, shutdown: CancellationToken) {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(Known(self.is_known.clone()));
+        self.router.call(request)
+    }
+}
+
+type Connection = http1::Connection<TokioIo<TcpStream>, Greeted>;
+
+async fn keep(connection: Connection, shutdown: CancellationToken) {
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         // The connection first, so that an answer that is ready leaves before the end is announced.

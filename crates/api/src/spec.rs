@@ -22,6 +22,8 @@ use crate::duration;
 use crate::nearest::did_you_mean;
 use crate::refusal::Refusal;
 
+/// What stands for a header's value where it is not shown.
+const HIDDEN: &str = "***";
 /// The headers of a request that are not the user's to set.
 const HEADERS_OF_ROTA: [&str; 7] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "idempotency-key"];
@@ -173,6 +175,10 @@ fn check_header(name: &str, value: &str) -> Result<(), Refusal> {
     if HeaderValue::from_str(value).is_err() {
         return Err(Refusal::invalid(field, "a header's value has no control characters"));
     }
+    if value == HIDDEN {
+        return Err(Refusal::invalid(field, "`***` stands for a value that was not shown")
+            .hint("give the value itself; the admin token reads it"));
+    }
     if HEADERS_OF_ROTA.contains(&name.to_ascii_lowercase().as_str()) {
         return Err(Refusal::invalid(field, "Rota sets this header itself").hint("leave it out"));
     }
@@ -277,6 +283,13 @@ pub(crate) fn write(spec: &Spec, name: &str, app: &App, state: JobState) -> rest
     job.delivery = spec.delivery.map(|delivery| word_of(&DELIVERIES, delivery));
     job.paused = (state == JobState::Paused).then_some(true);
     job
+}
+
+/// Replaces the values of a request's headers: they open other systems, and are not for everyone who may read.
+pub(crate) fn hide_secrets(job: &mut rest::JobSpec) {
+    for value in job.http.iter_mut().flat_map(|http| http.headers.values_mut()) {
+        HIDDEN.clone_into(value);
+    }
 }
 
 fn write_http(method: &str, url: &str, headers: &BTreeMap<String, String>, body: &str) -> rest::Http {

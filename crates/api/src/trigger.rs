@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::Json as Answer;
-use axum::extract::{Path, State as Shared};
+use axum::extract::State as Shared;
 use http::{StatusCode, Uri};
 use rota_core::batch::Origin;
 use rota_core::id::RunId;
@@ -20,8 +20,9 @@ use rota_wire::rest;
 use sha2::{Digest, Sha256};
 
 use crate::auth::Admin;
-use crate::body::{Args, Json};
+use crate::body::{Args, JOB_BYTES_MAX, Json};
 use crate::code::Code;
+use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::spec;
 use crate::state::State;
@@ -34,7 +35,7 @@ pub(crate) async fn trigger(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
     uri: Uri,
-    Json(body): Json<rest::Trigger>,
+    Json(body): Json<rest::Trigger, JOB_BYTES_MAX>,
 ) -> Result<(StatusCode, Answer<rest::Triggered>), Refusal> {
     let namespace = Args::read(&uri, &[])?.namespace();
     let origin = spec::word("origin", body.origin.as_deref(), &ORIGINS)?.unwrap_or(Origin::Api);

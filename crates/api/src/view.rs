@@ -14,6 +14,7 @@ use rota_core::worker::App;
 use rota_cron::{Lang, Zone};
 use rota_wire::rest;
 
+use crate::auth::Reader;
 use crate::code::Code;
 use crate::held;
 use crate::refusal::Refusal;
@@ -182,8 +183,17 @@ pub(crate) fn waiting(waiting: &Waiting) -> rest::Waiting {
 }
 
 /// A stored job, with its slot that waits, if one does.
-pub(crate) fn job(state: &State, definition: &Definition, held: Option<&Held>) -> Result<rest::Job, Refusal> {
+pub(crate) fn job(
+    state: &State,
+    reader: Reader,
+    definition: &Definition,
+    held: Option<&Held>,
+) -> Result<rest::Job, Refusal> {
     let app = app_of(state, definition)?;
+    let mut written = spec::write(&definition.spec, &definition.name, &app, definition.state);
+    if !reader.sees_secrets {
+        spec::hide_secrets(&mut written);
+    }
     let compiled = definition.compile().ok();
     let slots = compiled.as_ref().map(|job| spec::next_slots(job, state.now(), 3)).unwrap_or_default();
     let zone = zone(&definition.spec.zone);
@@ -191,7 +201,7 @@ pub(crate) fn job(state: &State, definition: &Definition, held: Option<&Held>) -
         id: definition.id.0,
         version: definition.version.0,
         state: state_word(definition.state).to_owned(),
-        spec: spec::write(&definition.spec, &definition.name, &app, definition.state),
+        spec: written,
         schedule: compiled.as_ref().map_or_else(|| "not readable by this version of Rota".to_owned(), explain),
         next_slots: slots.into_iter().map(|slot| zone.format(slot)).collect(),
         held: held.map(|held| held::shown(&mut Names::new(state), held)).transpose()?,

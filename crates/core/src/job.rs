@@ -297,7 +297,7 @@ impl Spec {
         name: &str,
         state: JobState,
     ) -> Result<Job, Invalid> {
-        check_name("name", name)?;
+        check_job_name(name)?;
         let (schedule, zone) = self.compile_schedule()?;
         let selector = Selector::parse(&self.route.labels).map_err(|e| Invalid {
             field: "labels",
@@ -416,12 +416,32 @@ fn check_size(field: &'static str, bytes: usize) -> Result<(), Invalid> {
 
 /// Checks the name of a namespace, app, job, worker or handler.
 pub fn check_name(field: &'static str, name: &str) -> Result<(), Invalid> {
+    if name == "." || name == ".." {
+        return Err(Invalid {
+            field,
+            message: format!("`{name}` is not a name: in a path it stands for a place"),
+            hint: Some("add a letter or a digit".to_owned()),
+        });
+    }
     let is_plain = name.chars().all(|c| c.is_alphanumeric() || "-_.@:".contains(c));
     if name.is_empty() || name.len() > limits::NAME_BYTES_MAX || !is_plain {
         return Err(Invalid {
             field,
             message: format!("`{}` is not a name", name.chars().take(120).collect::<String>()),
             hint: Some(format!("1 to {} bytes of letters, digits and - _ . @ :", limits::NAME_BYTES_MAX)),
+        });
+    }
+    Ok(())
+}
+
+/// Checks the name of a job. Where a job is asked for, digits are its id: a name of digits would be another job.
+fn check_job_name(name: &str) -> Result<(), Invalid> {
+    check_name("name", name)?;
+    if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Invalid {
+            field: "name",
+            message: format!("`{name}` has digits only, which would be taken for a job's id"),
+            hint: Some(format!("put a letter into it, for example job-{name}")),
         });
     }
     Ok(())

@@ -45,14 +45,17 @@ why! {
     Deleted "deleted" "the job was deleted while the slot waited",
     ClockSuspect "clock_suspect" "the wall clock had jumped",
     ClockBehind "clock_behind" "the wall clock stood before the last committed time",
+    Edited "edited" "the job was edited while more of its slots waited than an edit fires",
     StartDeadline "start_deadline" "it could not start before its start deadline",
     // Slots that wait.
     Cap "cap" "the app has as many admitted shards as it may",
+    ServerCap "server_cap" "the server has as many admitted shards as it may",
     NoCredit "no_credit" "every eligible worker has all its sends under way",
     NoWorker "no_worker" "no worker of the app is online",
     NoWorkerForHandler "no_worker_for_handler" "no online worker of the app offers the handler",
     NoWorkerForLabels "no_worker_for_labels" "no online worker of the app matches the labels",
     NoCapacity "no_capacity" "every eligible worker runs as much as it may",
+    NextPass "next_pass" "nobody has looked for a worker yet; the next pass does",
     Backoff "backoff" "it waits for its next attempt",
     // Attempts and runs.
     HandlerFailed "handler_failed" "the handler reported a failure",
@@ -76,7 +79,6 @@ why! {
     RefusedAddress "address_refused" "the address is not one that calls may go to",
     PresumedGone "presumed_gone" "nothing was heard of it for so long that its place was given away",
     AttemptsSpent "attempts_spent" "the limit of attempts was reached",
-    ShardFailed "shard_failed" "a required shard did not succeed",
     LateSuccess "late_success" "it had ended otherwise; a success came later and settled its shard",
     Superseded "superseded" "an earlier attempt's late success settled its shard",
     // Requests.
@@ -92,6 +94,14 @@ why! {
     NotOwner "not_owner" "this server does not own the partition",
     Overloaded "overloaded" "too many requests wait",
     Unreachable "unreachable" "the worker's address could not be reached",
+}
+
+impl Why {
+    /// Whether it is our own valve that holds: what comes late of it is no misfire.
+    #[must_use]
+    pub fn is_valve(self) -> bool {
+        matches!(self, Why::Cap | Why::ServerCap | Why::NoCredit | Why::NoCapacity)
+    }
 }
 
 impl fmt::Display for Why {

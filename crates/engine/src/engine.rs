@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use rota_core::id::{PartitionId, id_floor};
-use rota_core::limits::PENDING_MAX;
 use rota_core::partition::{self, Machine};
 use rota_core::time::Mono;
 use rota_port::executor::{Executor, Outcomes};
@@ -35,16 +34,13 @@ const CLAIM_CHUNK: usize = 8;
 pub struct Config {
     /// What every machine is told.
     pub machine: partition::Config,
-    /// Shards that this server may have admitted and not yet sent, over all machines.
-    pub pending_max: u32,
     /// How long ended runs are kept, in milliseconds.
     pub retention_ms: u64,
 }
 
 impl Config {
     /// The defaults: a week of runs.
-    pub const NATIVE: Config =
-        Config { machine: partition::Config::NATIVE, pending_max: PENDING_MAX, retention_ms: 7 * 24 * 3_600_000 };
+    pub const NATIVE: Config = Config { machine: partition::Config::NATIVE, retention_ms: 7 * 24 * 3_600_000 };
 }
 
 /// Why an engine did not start, or did not stop in time.
@@ -100,7 +96,7 @@ impl Engine {
         let now = clock.now();
         let first = store.reserve_ids(id_floor(now.wall), RESERVE_IDS)?;
         let ids = Ids::new(Reserve { first, at: now.mono });
-        let machines = Machines::new(Arc::clone(&shared), lanes, machines, ids, config.pending_max);
+        let machines = Machines::new(Arc::clone(&shared), lanes, machines, ids, config.machine.pending_max);
         let writer = Writer::new(Arc::clone(&shared), store, config.retention_ms);
         // A thread that cannot be started drops the engine, which ends the one before.
         let mut engine = Engine { shared, threads: Vec::with_capacity(2) };

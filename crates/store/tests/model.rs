@@ -251,7 +251,7 @@ impl Pair {
                 let end = Row::RunSet {
                     run: run.id,
                     state: RunState::Failed,
-                    why: Some(Why::ShardFailed),
+                    why: Some(Why::Edited),
                     ended_at: Some(now),
                 };
                 match (ends_run, run_first) {

@@ -1,7 +1,6 @@
 //! What goes out once it is durable, and what comes of it: sends, probes, cancels, results, and the
 //! timers that stand in for answers that never come.
 
-use super::fleet::WorkerIx;
 use super::message::{Answer, CancelAnswer, Dispatch, Effect, Enquiry, ProbeAnswer, ReplyTo, Report, SendOutcome};
 use super::pipeline::After;
 use super::runs::{Attempt, Cause, Life, Phase};
@@ -9,12 +8,10 @@ use super::settle::Place;
 use super::snapshot::DispatchResult;
 use super::timer::Timer;
 use super::{Machine, planted};
-use crate::batch::{AttemptState, Row, RunState};
+use crate::batch::{AttemptState, RunState};
 use crate::id::{AttemptId, Incarnation, RunId, Seq, WorkerId};
-use crate::limits;
 use crate::time::Now;
 use crate::why::Why;
-use crate::worker::WorkerState;
 
 impl Machine {
     /// A batch is durable: what rests on it leaves, if it is still wanted.
@@ -147,7 +144,7 @@ impl Machine {
         match life {
             Life::Ended(_) => self.release(now, id),
             Life::Stopping(cause) => {
-                let (state, why) = stopped(cause);
+                let (state, why) = cause.ends_as();
                 self.end(now, id, state, Some(why), None, Place::Released);
             }
             // A host has no other candidate, and its jobs expect to hear of it.
@@ -248,7 +245,7 @@ impl Machine {
             }
             CancelAnswer::NeverSent | CancelAnswer::NeverSeen => match life {
                 Life::Stopping(cause) => {
-                    let (state, why) = stopped(cause);
+                    let (state, why) = cause.ends_as();
                     self.end(now, id, state, Some(why), None, Place::Released);
                 }
                 Life::Ended(_) => self.release(now, id),
@@ -276,7 +273,7 @@ impl Machine {
                 self.end(now, id, AttemptState::NotStarted, Some(why), None, Place::Released);
             }
             Life::Stopping(cause) => {
-                let (state, why) = stopped(cause);
+                let (state, why) = cause.ends_as();
                 self.end(now, id, state, Some(why), None, Place::Released);
             }
             // It may or may not have started there; what that means is the delivery mode's to say. A send
@@ -384,7 +381,7 @@ impl Machine {
             return;
         }
         if let Life::Stopping(cause) = attempt.life {
-            let (state, _) = stopped(cause);
+            let (state, _) = cause.ends_as();
             self.end(now, id, state, Some(Why::PresumedGone), None, Place::Released);
         } else if attempt.has_ended() {
             self.release(now, id);
@@ -425,52 +422,5 @@ impl Machine {
             self.settle(id, shard, RunState::Failed, Some(Why::StartDeadline));
         }
         self.try_finish(now, id);
-    }
-
-    /// A worker was heard of. One that is offline has no watch on its silence, and gets one.
-    pub(super) fn heard(&mut self, now: Now, ix: WorkerIx) {
-        let live = self.fleet.worker_mut(ix);
-        live.heard = now.mono;
-        if live.state == WorkerState::Offline && !live.is_host {
-            self.timers.add(now.mono.plus(self.config.timing.dead_ms), Timer::Silence(ix));
-        }
-    }
-
-    /// Silence for the dead time: what the worker runs is lost, what is in doubt stays so until its deadline.
-    fn silence(&mut self, now: Now, ix: WorkerIx) {
-        let live = self.fleet.worker(ix);
-        let silent_at = live.heard.plus(self.config.timing.dead_ms);
-        if now.mono < silent_at {
-            self.timers.add(silent_at, Timer::Silence(ix));
-            return;
-        }
-        let attempts: Vec<AttemptId> = live.attempts.iter().copied().collect();
-        if live.state != WorkerState::Offline {
-            self.set_worker_state(ix, WorkerState::Offline);
-            self.timers.add(now.mono.plus(limits::OFFLINE_KEPT_MS), Timer::Silence(ix));
-        } else if attempts.is_empty() && now.mono.since(live.heard) >= limits::OFFLINE_KEPT_MS {
-            self.fleet.forget(ix);
-            return;
-        }
-        for id in attempts {
-            if self.runs.attempt(id).is_some_and(|attempt| attempt.life == Life::Running) {
-                self.end(now, id, AttemptState::Lost, Some(Why::WorkerSilent), None, Place::Kept);
-            }
-        }
-    }
-
-    pub(super) fn set_worker_state(&mut self, ix: WorkerIx, state: WorkerState) {
-        self.fleet.set_state(ix, state);
-        let worker = self.fleet.worker(ix).registration.id;
-        self.pipeline.write(Row::WorkerState { worker, state });
-    }
-}
-
-/// How an attempt ends that was asked to stop, and did.
-fn stopped(cause: Cause) -> (AttemptState, Why) {
-    match cause {
-        Cause::Timeout(_) => (AttemptState::Timeout, Why::AttemptTimeout),
-        Cause::Kill => (AttemptState::Killed, Why::KilledByUser),
-        Cause::Superseded => (AttemptState::Killed, Why::Superseded),
     }
 }

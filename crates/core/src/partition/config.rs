@@ -1,6 +1,6 @@
 //! What a machine is told about its surroundings, once.
 
-use crate::limits::{LATE_MAX_MS, MARK_LAG_MAX_RUNS, SEND_CREDITS, Timing};
+use crate::limits::{LATE_MAX_MS, MARK_LAG_MAX_RUNS, PENDING_MAX, SEND_CREDITS, Timing};
 
 /// Settings of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,6 +9,8 @@ pub struct Config {
     pub timing: Timing,
     /// Committed-or-sending attempts per worker.
     pub send_credits: u32,
+    /// Shards that all machines of the server together may have admitted and not yet sent.
+    pub pending_max: u32,
     /// Slots up to this late fire as they are.
     pub late_max_ms: i64,
     /// Runs for which the mark stays behind for a backlog of our own valve before its jobs get exceptions.
@@ -25,6 +27,7 @@ impl Config {
     pub const NATIVE: Config = Config {
         timing: Timing::NATIVE,
         send_credits: SEND_CREDITS,
+        pending_max: PENDING_MAX,
         late_max_ms: LATE_MAX_MS,
         backlog_runs_max: MARK_LAG_MAX_RUNS,
         publish_ms: 250,

@@ -1,41 +1,24 @@
-//! From the timeline through the gate.
-//!
-//! The gate, in this order, each with its own reason: the job is enabled (only enabled jobs are on
-//! the timeline); lateness; upstream jobs (none yet); overlap; backpressure; rate (none yet). Then
-//! the slot is routed. What may not enter now is held: no row, no loss, looked at again each pass.
+//! From the timeline: what is due is taken in order and put to the gate; what is held is put to it
+//! again each pass; what is covered moves on.
 
-use std::collections::BTreeMap;
+use rota_cron::Kind;
 
+use super::Machine;
+use super::fleet::PoolIx;
+use super::gate::{Budget, Considered, progressive};
 use super::jobs::{JobIx, Place};
 use super::timer::Timer;
-use super::{Machine, fleet::PoolIx};
-use crate::batch::{Exception, Origin, Row, Run, RunState};
-use crate::id::{AppId, RunId};
-use crate::job::{JobState, Overlap};
+use crate::batch::{Origin, Row, Run, RunState};
+use crate::id::RunId;
+use crate::job::JobState;
 use crate::limits;
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
-use rota_cron::Kind;
-
-/// What one pass may admit.
-#[derive(Debug, Default)]
-pub(super) struct Budget {
-    apps: BTreeMap<AppId, u32>,
-    server: u32,
-}
-
-/// What became of a slot.
-enum Considered {
-    /// It has a row.
-    Covered,
-    /// It waits, for this reason.
-    Held(Why),
-}
 
 impl Machine {
     /// Looks at everything that waits or is due. Returns whether nothing due is left unlooked at.
     pub(super) fn pass(&mut self, now: Now) -> bool {
-        let mut budget = Budget { apps: BTreeMap::new(), server: progressive(self.permits, self.fleet.pending()) };
+        let mut budget = Budget::new(progressive(self.permits, self.fleet.pending()));
         let mut is_caught_up = true;
         for pool in self.fleet.busy_in_turn() {
             if self.fleet.is_blocked(pool) {
@@ -72,7 +55,7 @@ impl Machine {
     }
 
     /// Whether the open batch and the ids have room for a run of this job.
-    fn may_write(&self, ix: JobIx) -> bool {
+    pub(super) fn may_write(&self, ix: JobIx) -> bool {
         let shards = u64::from(self.jobs.get(ix).policy.shards);
         !self.pipeline.is_full() && self.ids.left() > shards + 1
     }
@@ -155,83 +138,6 @@ impl Machine {
         }
     }
 
-    fn start_deadline(&self, ix: JobIx, slot: UnixMs) -> Option<UnixMs> {
-        let start_ms = self.jobs.get(ix).policy.timeout.start_ms?;
-        Some(slot.plus_ms(i64::try_from(start_ms).unwrap_or(i64::MAX)))
-    }
-
-    /// Gate and route of one slot that was judged.
-    fn consider(&mut self, now: Now, ix: JobIx, slot: UnixMs, budget: &mut Budget) -> Considered {
-        if self.start_deadline(ix, slot).is_some_and(|deadline| deadline < now.wall) {
-            self.skip(now, ix, slot, Why::StartDeadline);
-            return Considered::Covered;
-        }
-        let live = self.jobs.get(ix);
-        if live.policy.overlap == Overlap::Skip && live.holders > 0 {
-            self.skip(now, ix, slot, Why::Overlap);
-            return Considered::Covered;
-        }
-        let (app, pool, shards, strategy) = (live.app, live.pool, live.policy.shards, live.policy.strategy);
-        let left = self.app_budget(app, budget);
-        if !self.may_enter(app, shards, left.min(budget.server)) {
-            return Considered::Held(Why::Cap);
-        }
-        match self.fleet.pick(pool, strategy, self.config.send_credits, now.mono) {
-            Err(why) => Considered::Held(why),
-            Ok(worker) => {
-                budget.apps.insert(app, left.saturating_sub(shards));
-                budget.server = budget.server.saturating_sub(shards);
-                self.admit(now, ix, slot, Origin::Schedule, None, Some(worker));
-                self.advance(now, ix, slot);
-                Considered::Covered
-            }
-        }
-    }
-
-    /// Whether a run of so many shards may enter. One wider than the cap enters alone.
-    pub(super) fn may_enter(&self, app: AppId, shards: u32, left: u32) -> bool {
-        let Some(app) = self.fleet.app(app) else { return false };
-        let is_too_wide = shards > app.app.pending_max || (shards > self.permits && self.fleet.pending() == 0);
-        shards <= left || (is_too_wide && app.pending == 0)
-    }
-
-    /// Shards that the app may still admit in this pass.
-    fn app_budget(&self, app: AppId, budget: &mut Budget) -> u32 {
-        *budget
-            .apps
-            .entry(app)
-            .or_insert_with(|| self.fleet.app(app).map_or(0, |a| progressive(a.app.pending_max, a.pending)))
-    }
-
-    /// Judges a slot's lateness, once. If it is a misfire, the newest slot that is due stands for it,
-    /// and one row covers those before.
-    pub(super) fn judge_lateness(&mut self, now: Now, ix: JobIx, slot: UnixMs, until: UnixMs) -> UnixMs {
-        let late = until.0.saturating_sub(slot.0);
-        let is_armed_kind = self.jobs.get(ix).is_armed_kind();
-        let is_excused = self.jobs.is_excused(ix, slot);
-        if late <= self.config.late_max_ms || is_armed_kind || is_excused {
-            return slot;
-        }
-        let Some(schedule) = self.jobs.get(ix).schedule.clone() else { return slot };
-        let newest = schedule.last_at_or_before(until).unwrap_or(slot).max(slot);
-        if newest > slot
-            && let Some(last) = schedule.prev_before(newest)
-        {
-            let count = schedule.count_between(UnixMs(slot.0 - 1), last, limits::RANGE_COUNT_MAX);
-            let why =
-                if self.suspect_until.is_some_and(|until| slot <= until) { Why::ClockSuspect } else { Why::Misfire };
-            self.write_gap(now, ix, slot, last, count, RunState::Skipped, why);
-            self.cover(ix, last);
-        }
-        newest
-    }
-
-    /// Covers a slot with a row that says why it had no run, and goes on.
-    pub(super) fn skip(&mut self, now: Now, ix: JobIx, slot: UnixMs, why: Why) {
-        self.write_gap(now, ix, slot, slot, 1, RunState::Skipped, why);
-        self.advance(now, ix, slot);
-    }
-
     /// One row for a slot, or a range of slots, without a run.
     #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
     pub(super) fn write_gap(
@@ -267,18 +173,12 @@ impl Machine {
         })));
     }
 
-    /// The slot is covered by a row of the open batch: an exception that says otherwise has to go with it.
-    pub(super) fn cover(&mut self, ix: JobIx, slot: UnixMs) {
-        self.fired_max = self.fired_max.max(slot);
-        if self.jobs.get(ix).stored.is_some() {
-            self.touched.push(ix);
-        }
-    }
-
     /// Moves a job on from a slot that is covered. What became late while our own valve held it is excused.
     pub(super) fn advance(&mut self, now: Now, ix: JobIx, slot: UnixMs) {
         self.cover(ix, slot);
-        if let Place::Held { why: Why::Cap | Why::NoCredit | Why::NoCapacity, .. } = self.jobs.get(ix).place {
+        if let Place::Held { why, .. } = self.jobs.get(ix).place
+            && why.is_valve()
+        {
             self.jobs.excuse(ix, now.wall);
         }
         self.jobs.rest(ix);
@@ -319,55 +219,5 @@ impl Machine {
         let job = self.jobs.get(ix).id;
         self.touched.push(ix);
         self.pipeline.write(Row::JobState { job, state: JobState::Finished, at: now.wall, by: "schedule".into() });
-    }
-
-    /// The exception that a job needs beside this mark.
-    pub(super) fn exception_needed(&self, ix: JobIx, mark: UnixMs) -> Option<Exception> {
-        let live = self.jobs.get(ix);
-        if live.is_broken {
-            return live.stored;
-        }
-        let schedule = live.schedule.as_ref()?;
-        match (live.state, live.place) {
-            (JobState::Paused, _) => live.stored,
-            (JobState::Finished | JobState::Deleted, _) | (JobState::Enabled, Place::Rest) => None,
-            (JobState::Enabled, Place::Timeline(slot) | Place::Held { slot, .. }) => {
-                if live.is_armed_kind() {
-                    return Some(Exception::Armed(slot));
-                }
-                let is_derivable = schedule.next_after(mark) == Some(slot);
-                (!is_derivable).then_some(Exception::Covered(UnixMs(slot.0 - 1)))
-            }
-        }
-    }
-
-    /// Takes the next id. Callers have seen that there are enough.
-    pub(super) fn mint(&mut self) -> u64 {
-        let id = self.ids.mint();
-        self.ids_since_caught_up.get_or_insert(id);
-        self.runs_since_caught_up += 1;
-        id
-    }
-}
-
-/// What may enter in one pass: all that is left up to half the cap, half of what is left beyond it,
-/// so that admission slows down as the queue grows.
-fn progressive(cap: u32, pending: u32) -> u32 {
-    let left = cap.saturating_sub(pending);
-    if pending.saturating_mul(2) >= cap { left.div_ceil(2) } else { left }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::progressive;
-
-    #[test]
-    fn admission_slows_down_from_half_the_cap_on() {
-        assert_eq!(progressive(1_000, 0), 1_000);
-        assert_eq!(progressive(1_000, 499), 501);
-        assert_eq!(progressive(1_000, 500), 250);
-        assert_eq!(progressive(1_000, 999), 1);
-        assert_eq!(progressive(1_000, 1_000), 0);
-        assert_eq!(progressive(1_000, 5_000), 0);
     }
 }

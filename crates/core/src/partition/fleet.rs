@@ -425,7 +425,7 @@ impl Fleet {
         let stirred = self.apps.get(&at.app).map_or(0, |app| app.stirred);
         let membership = self.apps.get(&at.app).map_or(0, |app| app.membership);
         match at.blocked {
-            None | Some(Why::Cap) => false,
+            None | Some(Why::Cap | Why::ServerCap) => false,
             // Nothing but a change of workers can help.
             Some(Why::NoWorker | Why::NoWorkerForHandler | Why::NoWorkerForLabels) => at.seen == membership,
             Some(_) => at.blocked_at == stirred,

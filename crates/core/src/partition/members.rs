@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::fleet::WorkerIx;
 use super::message::{Answer, Beat, Effect, Holder, ReplyTo};
 use super::pipeline::After;
-use super::runs::{Cause, Life};
+use super::runs::Life;
 use super::settle::Place;
 use super::timer::Timer;
 use super::{Machine, planted};
@@ -129,14 +129,9 @@ impl Machine {
         match attempt.life {
             Life::Ended(_) => self.release(now, id),
             Life::Running => self.end(now, id, AttemptState::Lost, Some(Why::Vanished), None, Place::Released),
-            Life::Stopping(Cause::Timeout(_)) => {
-                self.end(now, id, AttemptState::Timeout, Some(Why::AttemptTimeout), None, Place::Released);
-            }
-            Life::Stopping(Cause::Kill) => {
-                self.end(now, id, AttemptState::Killed, Some(Why::KilledByUser), None, Place::Released);
-            }
-            Life::Stopping(Cause::Superseded) => {
-                self.end(now, id, AttemptState::Killed, Some(Why::Superseded), None, Place::Released);
+            Life::Stopping(cause) => {
+                let (state, why) = cause.ends_as();
+                self.end(now, id, state, Some(why), None, Place::Released);
             }
             Life::Sending if planted!(self.config, BeatRaceClosesLive) => {
                 self.end(now, id, AttemptState::Lost, Some(Why::Vanished), None, Place::Released);
@@ -184,5 +179,43 @@ impl Machine {
             }
         }
         self.reply_durably(reply, Answer::WorkerSet(WorkerState::Offline), out);
+    }
+
+    /// A worker was heard of. One that is offline has no watch on its silence, and gets one.
+    pub(super) fn heard(&mut self, now: Now, ix: WorkerIx) {
+        let live = self.fleet.worker_mut(ix);
+        live.heard = now.mono;
+        if live.state == WorkerState::Offline && !live.is_host {
+            self.timers.add(now.mono.plus(self.config.timing.dead_ms), Timer::Silence(ix));
+        }
+    }
+
+    /// Silence for the dead time: what the worker runs is lost, what is in doubt stays so until its deadline.
+    pub(super) fn silence(&mut self, now: Now, ix: WorkerIx) {
+        let live = self.fleet.worker(ix);
+        let silent_at = live.heard.plus(self.config.timing.dead_ms);
+        if now.mono < silent_at {
+            self.timers.add(silent_at, Timer::Silence(ix));
+            return;
+        }
+        let attempts: Vec<AttemptId> = live.attempts.iter().copied().collect();
+        if live.state != WorkerState::Offline {
+            self.set_worker_state(ix, WorkerState::Offline);
+            self.timers.add(now.mono.plus(limits::OFFLINE_KEPT_MS), Timer::Silence(ix));
+        } else if attempts.is_empty() && now.mono.since(live.heard) >= limits::OFFLINE_KEPT_MS {
+            self.fleet.forget(ix);
+            return;
+        }
+        for id in attempts {
+            if self.runs.attempt(id).is_some_and(|attempt| attempt.life == Life::Running) {
+                self.end(now, id, AttemptState::Lost, Some(Why::WorkerSilent), None, Place::Kept);
+            }
+        }
+    }
+
+    pub(super) fn set_worker_state(&mut self, ix: WorkerIx, state: WorkerState) {
+        self.fleet.set_state(ix, state);
+        let worker = self.fleet.worker(ix).registration.id;
+        self.pipeline.write(Row::WorkerState { worker, state });
     }
 }

@@ -19,8 +19,10 @@ mod clock;
 mod config;
 mod due;
 mod fleet;
+mod gate;
 mod jobs;
 mod load;
+mod mark;
 mod members;
 mod message;
 mod pipeline;
@@ -40,9 +42,8 @@ pub use message::{
 };
 pub use snapshot::{DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, Waiting, Worker};
 
-use crate::batch::{Batch, Exception, Row};
+use crate::batch::{Batch, Row};
 use crate::id::{Block, Epoch, PartitionId};
-use crate::limits;
 use crate::time::{Mono, Now, UnixMs};
 use crate::why::Why;
 
@@ -210,7 +211,7 @@ impl Machine {
     }
 
     fn close_batch(&mut self, now: Now, out: &mut Vec<Effect>) {
-        let mark = self.next_mark(now);
+        let mark = self.advance_mark(now);
         self.settle_exceptions(mark);
         assert!(mark >= self.mark, "the mark never goes back");
         self.mark = mark;
@@ -226,60 +227,6 @@ impl Machine {
         out.push(Effect::Commit(Box::new(batch)));
         if planted!(self.config, SendBeforeCommit) {
             self.committed(now, seq, out);
-        }
-    }
-
-    /// How far the mark may go with the rows that are in the open batch or before. Held slots hold it
-    /// back for a while; after that their jobs get exceptions.
-    fn next_mark(&mut self, now: Now) -> UnixMs {
-        if planted!(self.config, MarkBeforeRows) {
-            return self.mark.max(now.wall);
-        }
-        // A job that came back to the timeline behind `processed` has slots without rows there.
-        let processed = match self.jobs.first() {
-            Some((slot, _)) if slot <= self.processed => UnixMs(slot.0 - 1),
-            Some(_) | None => self.processed,
-        };
-        let mut excepted = 0;
-        while let Some((slot, ix)) = self.jobs.holding_first() {
-            let behind = processed.0.saturating_sub(slot.0);
-            let is_short = behind < limits::MARK_LAG_MAX_MS || self.is_backlog(ix);
-            if is_short || excepted >= limits::BATCH_ROWS_MAX {
-                return self.mark.max(processed.min(UnixMs(slot.0 - 1)));
-            }
-            excepted += 1;
-            self.set_exception(ix, Some(Exception::Covered(UnixMs(slot.0 - 1))));
-        }
-        self.mark.max(processed)
-    }
-
-    /// Whether a job is held by our own valve, in a backlog that a restart could still look through.
-    fn is_backlog(&self, ix: jobs::JobIx) -> bool {
-        let is_valve = matches!(
-            self.jobs.get(ix).place,
-            jobs::Place::Held { why: Why::Cap | Why::NoCredit | Why::NoCapacity, .. }
-        );
-        is_valve && self.runs_since_caught_up < self.config.backlog_runs_max
-    }
-
-    /// Gives every job that was touched the exception that it needs beside this mark, or none.
-    fn settle_exceptions(&mut self, mark: UnixMs) {
-        for ix in std::mem::take(&mut self.touched) {
-            if !self.jobs.holds(ix) {
-                continue;
-            }
-            let needed = self.exception_needed(ix, mark);
-            self.set_exception(ix, needed);
-        }
-    }
-
-    fn set_exception(&mut self, ix: jobs::JobIx, exception: Option<Exception>) {
-        let live = self.jobs.get_mut(ix);
-        if live.stored != exception {
-            live.stored = exception;
-            let job = live.id;
-            self.pipeline.write(Row::Exception { job, exception });
-            self.jobs.watch_mark(ix);
         }
     }
 }

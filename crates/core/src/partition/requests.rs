@@ -11,13 +11,13 @@ use super::pipeline::After;
 use super::runs::{Cause, Phase};
 use crate::batch::{Exception, Origin, Row, RunState};
 use crate::id::{JobId, RunId, Version};
-use crate::job::{Definition, Job, JobState, Overlap};
+use crate::job::{Definition, Job, JobState};
 use crate::limits;
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
 
-/// Slots of a version that fire at its end, beyond which one row covers them all.
-const CLOSING_SLOTS_MAX: u32 = 100;
+/// Shards of a version that are dispatched or wait at its end, beyond which one row covers the slots that are left.
+const CLOSING_SHARDS_MAX: u32 = 100;
 
 impl Machine {
     /// A new job, or a new version of one. The old version covers slots up to now, the new one those after.
@@ -82,12 +82,13 @@ impl Machine {
             let is_judged = matches!(self.jobs.get(ix).place, Place::Held { .. });
             let slot = if is_judged { slot } else { self.judge_lateness(now, ix, slot, until) };
             let live = self.jobs.get(ix);
-            let has_room = fired < CLOSING_SLOTS_MAX && self.ids.left() > u64::from(live.policy.shards) + 1;
+            let shards = live.policy.shards;
+            let has_room = fired == 0 || (fired + shards <= CLOSING_SHARDS_MAX && self.may_write(ix));
             if !has_room {
                 self.cover_rest(now, ix, slot, until);
                 break;
             }
-            if live.policy.overlap == Overlap::Skip && live.holders > 0 {
+            if self.overlaps(ix) {
                 self.skip(now, ix, slot, Why::Overlap);
             } else {
                 self.admit(now, ix, slot, Origin::Schedule, None, None);
@@ -96,7 +97,7 @@ impl Machine {
             if self.jobs.get(ix).is_armed_kind() {
                 break; // it stood at one instant; the next is the new version's
             }
-            fired += 1;
+            fired += shards;
         }
         self.jobs.rest(ix);
     }
@@ -106,7 +107,7 @@ impl Machine {
         let Some(schedule) = self.jobs.get(ix).schedule.clone() else { return };
         let last = schedule.last_at_or_before(until).unwrap_or(first).max(first);
         let count = schedule.count_between(UnixMs(first.0 - 1), last, limits::RANGE_COUNT_MAX);
-        self.write_gap(now, ix, first, last, count, RunState::Skipped, Why::Cap);
+        self.write_gap(now, ix, first, last, count, RunState::Skipped, Why::Edited);
         self.cover(ix, last);
     }
 
@@ -117,13 +118,6 @@ impl Machine {
             Place::Held { slot, .. } => Some(slot),
             Place::Timeline(_) | Place::Rest => None,
         }
-    }
-
-    /// Slots up to here belong to what was before a change: never before the mark, even if the wall
-    /// clock is, and no further than what was covered while the wall clock is suspect.
-    pub(super) fn covered_until(&self, now: Now) -> UnixMs {
-        let covered = self.processed.max(self.mark).max(self.fired_max);
-        if self.clock.is_good() { covered.max(now.wall) } else { covered }
     }
 
     /// Puts a job whose definition has just taken effect where it belongs.
@@ -316,16 +310,14 @@ impl Machine {
         };
         let live = self.jobs.get(ix);
         let (app, shards) = (live.app, live.policy.shards);
-        let pending = self.fleet.app(app).map_or((0, 0), |a| (a.app.pending_max, a.pending));
-        let left = pending.0.saturating_sub(pending.1).min(self.permits.saturating_sub(self.fleet.pending()));
+        let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
+        let server_left = self.permits.saturating_sub(self.fleet.pending());
         let refusal = if live.is_broken {
             Some(Why::Invalid)
-        } else if live.policy.overlap == Overlap::Skip && live.holders > 0 {
+        } else if self.overlaps(ix) {
             Some(Why::Overlap)
-        } else if !self.may_enter(app, shards, left) {
-            Some(Why::PendingFull)
         } else {
-            None
+            self.may_enter(app, shards, app_left, server_left).err().map(|_| Why::PendingFull)
         };
         if let Some(why) = refusal {
             return out.push(Effect::Reply(reply, Answer::Refused(why)));

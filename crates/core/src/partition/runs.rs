@@ -121,6 +121,17 @@ pub(super) enum Cause {
     Superseded,
 }
 
+impl Cause {
+    /// How an attempt ends that was asked to stop, and did.
+    pub(super) fn ends_as(self) -> (AttemptState, Why) {
+        match self {
+            Cause::Timeout(_) => (AttemptState::Timeout, Why::AttemptTimeout),
+            Cause::Kill => (AttemptState::Killed, Why::KilledByUser),
+            Cause::Superseded => (AttemptState::Killed, Why::Superseded),
+        }
+    }
+}
+
 impl Attempt {
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.life, Life::Ended(_))

@@ -33,8 +33,8 @@ fn the_cap_holds_what_may_not_enter_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_run_wider_than_the_permits_enters_alone() {
-    let mut rig = Rig::new();
+fn a_run_wider_than_the_servers_cap_enters_alone() {
+    let mut rig = Rig::with(Config { pending_max: 200, ..Config::NATIVE });
     rig.workers(10);
     let mut spec = echo(When::EveryMs(10_000));
     spec.shards = 300;

@@ -284,9 +284,14 @@ async fn a_panic_ends_the_server_loudly() {
     assert!(server.gate.is_closed());
 }
 
+fn four_at_a_time() -> Config {
+    let machine = rota_core::partition::Config { pending_max: 4, ..Config::NATIVE.machine };
+    Config { machine, ..Config::NATIVE }
+}
+
 #[tokio::test]
 async fn all_machines_share_the_servers_cap() {
-    let server = Server::start_with(&MemoryStore::new(4), Config { pending_max: 4, ..Config::NATIVE }, false);
+    let server = Server::start_with(&MemoryStore::new(4), four_at_a_time(), false);
     let (one, other) = (server.job("app", When::Manual).await, server.job("elsewhere", When::Manual).await);
     assert_ne!(one.1, other.1);
     server.gate.set(Door::Shut);

@@ -178,7 +178,6 @@ fn start_engine(
     let config = rota_engine::Config {
         machine: partition::Config { timing: plan.timing, ..partition::Config::NATIVE },
         retention_ms: u64::try_from(plan.ledger_retention.as_millis()).unwrap_or(u64::MAX),
-        ..rota_engine::Config::NATIVE
     };
     let mut failed = None;
     let engine = Engine::start(config, Box::new(store), clock, |outcomes| {

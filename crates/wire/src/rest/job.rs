@@ -88,7 +88,8 @@ pub struct Http {
     /// URL to `DELETE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete: Option<String>,
-    /// Extra headers.
+    /// Extra headers. Their values are shown to the admin token only; anyone else reads `***`. They are stored as
+    /// they are, not encrypted: whoever can read the server's data directory can read them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// The request's body; at most 1 MiB.

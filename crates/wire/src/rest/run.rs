@@ -174,6 +174,6 @@ pub struct Killed {
     pub run: String,
     /// As a number.
     pub id: u64,
-    /// `killed`.
+    /// The run's state now: `killed`, or one that has not ended while what it started is being stopped.
     pub state: String,
 }

@@ -1,0 +1,151 @@
+//! The gate: whether a slot that is due may become a run now.
+//!
+//! In this order, each with its own reason: the job is enabled (only enabled jobs are on the timeline);
+//! lateness; upstream jobs; overlap; backpressure; rate. Upstream jobs and rates have their place here
+//! and nothing to say yet. What may not enter now is held: no row, no loss, looked at again each pass.
+
+use std::collections::BTreeMap;
+
+use super::Machine;
+use super::jobs::JobIx;
+use crate::batch::{Origin, RunState};
+use crate::id::AppId;
+use crate::job::Overlap;
+use crate::limits;
+use crate::time::{Now, UnixMs};
+use crate::why::Why;
+
+/// What one pass may admit.
+#[derive(Debug)]
+pub(super) struct Budget {
+    apps: BTreeMap<AppId, u32>,
+    server: u32,
+}
+
+impl Budget {
+    pub(super) fn new(server: u32) -> Budget {
+        Budget { apps: BTreeMap::new(), server }
+    }
+}
+
+/// What became of a slot.
+pub(super) enum Considered {
+    /// It has a row.
+    Covered,
+    /// It waits, for this reason.
+    Held(Why),
+}
+
+impl Machine {
+    /// Gate and route of one slot that was judged.
+    pub(super) fn consider(&mut self, now: Now, ix: JobIx, slot: UnixMs, budget: &mut Budget) -> Considered {
+        if self.start_deadline(ix, slot).is_some_and(|deadline| deadline < now.wall) {
+            self.skip(now, ix, slot, Why::StartDeadline);
+            return Considered::Covered;
+        }
+        if self.overlaps(ix) {
+            self.skip(now, ix, slot, Why::Overlap);
+            return Considered::Covered;
+        }
+        let live = self.jobs.get(ix);
+        let (app, pool, shards, strategy) = (live.app, live.pool, live.policy.shards, live.policy.strategy);
+        let left = self.app_budget(app, budget);
+        if let Err(why) = self.may_enter(app, shards, left, budget.server) {
+            return Considered::Held(why);
+        }
+        match self.fleet.pick(pool, strategy, self.config.send_credits, now.mono) {
+            Err(why) => Considered::Held(why),
+            Ok(worker) => {
+                budget.apps.insert(app, left.saturating_sub(shards));
+                budget.server = budget.server.saturating_sub(shards);
+                self.admit(now, ix, slot, Origin::Schedule, None, Some(worker));
+                self.advance(now, ix, slot);
+                Considered::Covered
+            }
+        }
+    }
+
+    /// Judges a slot's lateness, once. If it is a misfire, the newest slot that is due stands for it,
+    /// and one row covers those before.
+    pub(super) fn judge_lateness(&mut self, now: Now, ix: JobIx, slot: UnixMs, until: UnixMs) -> UnixMs {
+        let late = until.0.saturating_sub(slot.0);
+        let is_armed_kind = self.jobs.get(ix).is_armed_kind();
+        let is_excused = self.jobs.is_excused(ix, slot);
+        if late <= self.config.late_max_ms || is_armed_kind || is_excused {
+            return slot;
+        }
+        let Some(schedule) = self.jobs.get(ix).schedule.clone() else { return slot };
+        let newest = schedule.last_at_or_before(until).unwrap_or(slot).max(slot);
+        if newest > slot
+            && let Some(last) = schedule.prev_before(newest)
+        {
+            let count = schedule.count_between(UnixMs(slot.0 - 1), last, limits::RANGE_COUNT_MAX);
+            let why =
+                if self.suspect_until.is_some_and(|until| slot <= until) { Why::ClockSuspect } else { Why::Misfire };
+            self.write_gap(now, ix, slot, last, count, RunState::Skipped, why);
+            self.cover(ix, last);
+        }
+        newest
+    }
+
+    /// Whether a run of so many shards may enter beside what its app and the server may still admit, or
+    /// whose valve holds it. A run wider than the cap enters alone.
+    pub(super) fn may_enter(&self, app: AppId, shards: u32, app_left: u32, server_left: u32) -> Result<(), Why> {
+        let app = self.fleet.app(app).expect("an app enters the machine before its jobs");
+        let is_too_wide = shards > app.app.pending_max.min(self.config.pending_max);
+        if is_too_wide && app.pending == 0 {
+            return Ok(());
+        }
+        if shards > app_left {
+            return Err(Why::Cap);
+        }
+        if shards > server_left { Err(Why::ServerCap) } else { Ok(()) }
+    }
+
+    /// Whether an earlier run still holds a place that the job's policy gives to one only.
+    pub(super) fn overlaps(&self, ix: JobIx) -> bool {
+        let live = self.jobs.get(ix);
+        live.policy.overlap == Overlap::Skip && live.holders > 0
+    }
+
+    /// Shards that the app may still admit in this pass.
+    pub(super) fn app_budget(&self, app: AppId, budget: &mut Budget) -> u32 {
+        *budget
+            .apps
+            .entry(app)
+            .or_insert_with(|| self.fleet.app(app).map_or(0, |a| progressive(a.app.pending_max, a.pending)))
+    }
+
+    pub(super) fn start_deadline(&self, ix: JobIx, slot: UnixMs) -> Option<UnixMs> {
+        let start_ms = self.jobs.get(ix).policy.timeout.start_ms?;
+        Some(slot.plus_ms(i64::try_from(start_ms).unwrap_or(i64::MAX)))
+    }
+
+    /// Covers a slot with a row that says why it had no run, and goes on.
+    pub(super) fn skip(&mut self, now: Now, ix: JobIx, slot: UnixMs, why: Why) {
+        self.write_gap(now, ix, slot, slot, 1, RunState::Skipped, why);
+        self.advance(now, ix, slot);
+    }
+}
+
+/// What may enter in one pass: all that is left up to half the cap, half of what is left beyond it,
+/// so that admission slows down as the queue grows.
+pub(super) fn progressive(cap: u32, pending: u32) -> u32 {
+    let left = cap.saturating_sub(pending);
+    if pending.saturating_mul(2) >= cap { left.div_ceil(2) } else { left }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::progressive;
+
+    #[test]
+    fn admission_slows_down_from_half_the_cap_on() {
+        assert_eq!(progressive(1_000, 0), 1_000);
+        assert_eq!(progressive(1_000, 499), 501);
+        assert_eq!(progressive(1_000, 500), 250);
+        assert_eq!(progressive(1_000, 999), 1);
+        assert_eq!(progressive(1_000, 1_000), 0);
+        assert_eq!(progressive(1_000, 5_000), 0);
+    }
+}
