@@ -27,7 +27,7 @@ struct Inner {
     apps: BTreeMap<AppId, App>,
     names: BTreeMap<(String, String), AppId>,
     workers: BTreeMap<WorkerId, Worker>,
-    runs: BTreeMap<RunId, AppId>,
+    runs: BTreeMap<RunId, (AppId, u32)>,
     runs_in_order: VecDeque<RunId>,
 }
 
@@ -63,9 +63,10 @@ impl Directory {
         self.inner().workers.get(&id).cloned()
     }
 
-    pub(crate) fn put_run(&self, run: RunId, app: AppId) {
+    /// Remembers whose a run is, and how many shards it has.
+    pub(crate) fn put_run(&self, run: RunId, app: AppId, shards: u32) {
         let mut inner = self.inner();
-        if inner.runs.insert(run, app).is_none() {
+        if inner.runs.insert(run, (app, shards)).is_none() {
             inner.runs_in_order.push_back(run);
         }
         if inner.runs_in_order.len() > RUNS_MAX
@@ -75,7 +76,7 @@ impl Directory {
         }
     }
 
-    pub(crate) fn app_of_run(&self, run: RunId) -> Option<AppId> {
+    pub(crate) fn run(&self, run: RunId) -> Option<(AppId, u32)> {
         self.inner().runs.get(&run).copied()
     }
 }

@@ -62,10 +62,8 @@ fn misfit(message: &str, first: &str) -> String {
     if let Some((found, expected)) = found.and_then(|rest| rest.rsplit_once(", expected ")) {
         return format!("expected {}, found {}", expectation(expected), finding(found));
     }
-    let shown: String = if message.starts_with("unknown variant") { first } else { message }
-        .chars()
-        .take(SHOWN_CHARS_MAX)
-        .collect();
+    let shown: String =
+        if message.starts_with("unknown variant") { first } else { message }.chars().take(SHOWN_CHARS_MAX).collect();
     if message.starts_with("unknown variant") { format!("`{shown}` is not known here") } else { shown }
 }
 

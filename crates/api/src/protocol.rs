@@ -137,17 +137,23 @@ pub(crate) async fn logs(
     incarnation(body.incarnation)?;
     check_list("logs", body.logs.len())?;
     own(&state, app, &worker).await?;
-    let at = state.now();
-    for entry in body.logs {
+    let now = state.now();
+    for (at, entry) in body.logs.into_iter().enumerate() {
         let run = RunId(entry.run);
-        if !is_run_of(&state, app, run).await? {
-            continue;
+        // Lines for runs of others, or of runs that are swept already, are not kept.
+        let Some((_, shards)) = run_of(&state, run).await?.filter(|(owner, _)| *owner == app) else { continue };
+        if entry.shard >= shards {
+            return Err(Refusal::invalid(format!("logs[{at}].shard"), format!("the run has {shards} shards, from 0")));
+        }
+        if entry.no == 0 || entry.no > limits::ATTEMPTS_MAX {
+            let message = format!("{} is outside 1 to {}", entry.no, limits::ATTEMPTS_MAX);
+            return Err(Refusal::invalid(format!("logs[{at}].no"), message));
         }
         let key = LogKey { run, shard: entry.shard, no: entry.no };
         // A line is a line: what came with line ends inside is several.
         let lines: Vec<String> = entry.lines.iter().flat_map(|line| line.split('\n')).map(str::to_owned).collect();
         if !lines.is_empty() {
-            state.logs.append(key, at, lines);
+            state.logs.append(key, now, lines);
         }
         if entry.is_last {
             state.logs.close(key);
@@ -156,16 +162,14 @@ pub(crate) async fn logs(
     Ok(http::StatusCode::NO_CONTENT)
 }
 
-/// Whether a run belongs to an app. Lines for runs of others, or of runs that are swept already, are not kept.
-async fn is_run_of(state: &Arc<State>, app: AppId, run: RunId) -> Result<bool, Refusal> {
-    if let Some(owner) = state.directory.app_of_run(run) {
-        return Ok(owner == app);
+/// The app of a run, and how many shards it has.
+async fn run_of(state: &Arc<State>, run: RunId) -> Result<Option<(AppId, u32)>, Refusal> {
+    if let Some(known) = state.directory.run(run) {
+        return Ok(Some(known));
     }
-    let found = state.read(move |state| Ok(state.query.run(run)?)).await?;
-    if let Some(found) = &found {
-        state.directory.put_run(run, found.app);
-    }
-    Ok(found.is_some_and(|found| found.app == app))
+    let Some(found) = state.read(move |state| Ok(state.query.run(run)?)).await? else { return Ok(None) };
+    state.directory.put_run(run, found.app, found.shards);
+    Ok(Some((found.app, found.shards)))
 }
 
 pub(crate) async fn drain(

@@ -165,7 +165,7 @@ pub(crate) async fn kill(
     // The state that `GET` shows as well: what has started is asked to stop first, and only then killed.
     let now = state.read(move |state| {
         let run = state.query.run(run)?.unwrap_or(found);
-        Ok(Names::new(state).listed(&run)?.state)
+        Ok(Names::new(state).run(&run, &state.query.attempts(run.id)?)?.state)
     });
     Ok(Answer(rest::Killed { run: run.to_string(), id: run.0, state: now.await? }))
 }

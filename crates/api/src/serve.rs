@@ -87,10 +87,25 @@ pub async fn serve_up_to(
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(HEADER_BYTES_MAX);
     let mut connections = JoinSet::new();
     let mut guests = Guests::default();
+    // Accepted, and without a place yet.
+    let mut waiting: Option<TcpStream> = None;
     loop {
-        let is_full = connections.len() >= connections_max;
-        // One that was closed keeps its place until its task has ended, hence the second condition.
-        let has_place = !is_full || (connections.len() == connections_max && guests.longest().is_some());
+        if connections.len() < connections_max
+            && let Some(stream) = waiting.take()
+        {
+            let is_known = Arc::new(AtomicBool::new(false));
+            let service = Greeted { router: TowerToHyperService::new(router.clone()), is_known: is_known.clone() };
+            let connection = http.serve_connection(TokioIo::new(stream), service);
+            let task = connections.spawn(keep(connection, shutdown.clone()));
+            guests.push(Guest { is_known, task }, connections_max);
+        }
+        if waiting.is_some()
+            && let Some(longest) = guests.longest()
+        {
+            // Its place is free when its task has ended.
+            longest.task.abort();
+            tracing::debug!(connections_max, "stranger_closed");
+        }
         let accepted = tokio::select! {
             // Shutdown first: under a flood of connections it would else wait for a gap. Then those that ended, whose
             // places are free. Every branch can be dropped: accept and join_next lose nothing.
@@ -100,26 +115,17 @@ pub async fn serve_up_to(
                 note(ended);
                 continue;
             }
-            accepted = listener.accept(), if has_place => accepted,
+            accepted = listener.accept(), if waiting.is_none() => accepted,
         };
         match accepted.and_then(|(stream, _)| stream.set_nodelay(true).map(|()| stream)) {
-            Ok(stream) => {
-                if is_full && let Some(longest) = guests.longest() {
-                    longest.task.abort();
-                    tracing::debug!(connections_max, "stranger_closed");
-                }
-                let is_known = Arc::new(AtomicBool::new(false));
-                let service = Greeted { router: TowerToHyperService::new(router.clone()), is_known: is_known.clone() };
-                let connection = http.serve_connection(TokioIo::new(stream), service);
-                let task = connections.spawn(keep(connection, shutdown.clone()));
-                guests.push(Guest { is_known, task }, connections_max);
-            }
+            Ok(stream) => waiting = Some(stream),
             Err(error) => {
                 tracing::warn!(%error, "accept_failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
+    drop(waiting);
     drop(listener);
     let draining = async {
         while let Some(ended) = connections.join_next().await {

@@ -248,12 +248,8 @@ impl Pair {
                 attempt.released_at = attempt.released_at.or(is_released.then_some(now));
                 attempt.message = message.map(Into::into);
                 let set = Row::AttemptSet(Box::new(attempt.clone()));
-                let end = Row::RunSet {
-                    run: run.id,
-                    state: RunState::Failed,
-                    why: Some(Why::Edited),
-                    ended_at: Some(now),
-                };
+                let end =
+                    Row::RunSet { run: run.id, state: RunState::Failed, why: Some(Why::Edited), ended_at: Some(now) };
                 match (ends_run, run_first) {
                     (false, _) => self.write(run.app, set),
                     (true, false) => [set, end].into_iter().for_each(|row| self.write(run.app, row)),

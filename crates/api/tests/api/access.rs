@@ -182,8 +182,10 @@ async fn strangers_are_refused_with_a_code() {
     let (status, body) = world.call("POST", "/api/v1/jobs", ADMIN, vec![b'{', 0xff, 0xfe]).await;
     assert_eq!(refusal(status, &body).1, "malformed");
     assert!(body["message"].as_str().unwrap().contains("byte 1"), "{body}");
-    let (status, body) = world.call("POST", "/api/v1/jobs", ADMIN, vec![b' '; (2 << 20) + 1]).await;
-    assert_eq!((status, refusal(status, &body).1.as_str()), (413, "too_large"));
+    for (method, path, bytes) in [("PUT", "/api/v1/apps/a", (2 << 20) + 1), ("POST", "/api/v1/jobs", 7 << 20)] {
+        let (status, body) = world.call(method, path, ADMIN, vec![b' '; bytes]).await;
+        assert_eq!((status, refusal(status, &body).1.as_str()), (413, "too_large"), "{path}");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::world::{World, job};
+use crate::world::{ADMIN, World, job};
 
 #[tokio::test]
 async fn a_job_is_made_read_changed_paused_resumed_and_deleted() {
@@ -87,6 +87,49 @@ async fn url_jobs_live_in_an_app_of_their_own() {
     assert_eq!(spec["app"], json!(null));
     assert_eq!(spec["http"], body["http"]);
     assert_eq!(world.admin("PUT", "/api/v1/jobs/ping", spec).await["version"], 2);
+}
+
+#[tokio::test]
+async fn only_the_admin_reads_the_headers_of_requests() {
+    let world = World::new();
+    let http = json!({"post": "https://partner.example/", "headers": {"authorization": "Bearer s3cret"}});
+    world.admin("POST", "/api/v1/jobs", json!({"name": "ping", "every": "30s", "http": http})).await;
+    for path in ["/api/v1/jobs", "/api/v1/jobs/ping", "/api/v1/jobs/ping/versions/1"] {
+        let read = world.get(path).await.to_string();
+        assert!(!read.contains("s3cret") && read.contains(r#""authorization":"***""#), "{path}: {read}");
+        let (_, all) = world.call("GET", path, ADMIN, "").await;
+        assert!(all.to_string().contains("Bearer s3cret"), "{path}: {all}");
+    }
+    // What was read without the value is no new value.
+    let spec = world.get("/api/v1/jobs/ping").await["spec"].clone();
+    let (_, code, field, _) = world.refused("PUT", "/api/v1/jobs/ping", spec).await;
+    assert_eq!((code.as_str(), field.as_str()), ("invalid", "http.headers.authorization"));
+}
+
+#[tokio::test]
+async fn names_that_a_path_reads_otherwise_are_refused() {
+    let world = World::new();
+    for name in ["1", "1000000000", "99999999999999999999", ".", ".."] {
+        let (_, code, field, hint) = world.refused("POST", "/api/v1/jobs", job(name)).await;
+        assert_eq!((code.as_str(), field.as_str()), ("invalid", "name"), "{name}");
+        assert!(hint.contains("letter"), "{name}: {hint}");
+    }
+    for name in ["1a", "2026-01", "...", ".a"] {
+        world.admin("POST", "/api/v1/jobs", job(name)).await;
+    }
+    // A client normalises the path of an app; a handler has none, and yet one rule for all names is easier to keep.
+    let dots = json!({"name": "a", "app": "etl", "handler": "..", "every": "10s"});
+    assert_eq!(world.refused("POST", "/api/v1/jobs", dots).await.2, "handler");
+    assert_eq!(world.refused("PUT", "/api/v1/apps/%2e%2e", json!({})).await.1, "invalid");
+}
+
+#[tokio::test]
+async fn a_list_is_no_body() {
+    let world = World::new();
+    for (method, path) in [("PUT", "/api/v1/apps/a"), ("POST", "/api/v1/apps/etl/token"), ("POST", "/api/v1/jobs")] {
+        let (status, code, ..) = world.refused(method, path, json!([])).await;
+        assert_eq!((status, code.as_str()), (400, "invalid"), "{path}");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{ETL, World, job};
+use crate::world::{ETL, World, job, refusal};
 
 async fn world_with_worker() -> (World, String) {
     let world = World::new();
@@ -160,7 +160,9 @@ async fn a_run_is_killed_once() {
     let run = world.admin("POST", "/api/v1/jobs/copy/trigger", json!({})).await["run"].as_str().unwrap().to_owned();
     let dispatch = world.accept().remove(0);
     let path = format!("/api/v1/runs/{run}/kill");
-    assert_eq!(world.admin("POST", &path, json!({})).await["state"], "killed");
+    let killed = world.admin("POST", &path, json!({})).await;
+    let shown = world.get(&format!("/api/v1/runs/{run}")).await;
+    assert_eq!((&killed["state"], &shown["is_ended"]), (&shown["state"], &json!(false)), "its worker still stops it");
     report(&world, &worker, &dispatch, "killed").await;
     assert_eq!(world.get(&format!("/api/v1/runs/{run}")).await["state"], "killed");
     let (status, code, ..) = world.refused("POST", &path, json!({})).await;
@@ -266,6 +268,12 @@ async fn logs_are_read_by_window() {
     let of_others = json!({"run": 12_345, "shard": 0, "no": 1, "lines": ["lost"]});
     let body = json!({"incarnation": 7, "logs": [of_others, entry]}).to_string();
     assert_eq!(world.call("POST", &format!("/api/v1/workers/{worker}/logs"), ETL, body).await.0, 204);
+    for (shard, no, field) in [(1, 1, "shard"), (u32::MAX, 1, "shard"), (0, 0, "no"), (0, 9_999, "no")] {
+        let entry = json!({"run": id, "shard": shard, "no": no, "lines": ["x"]});
+        let body = json!({"incarnation": 7, "logs": [entry]}).to_string();
+        let (status, answer) = world.call("POST", &format!("/api/v1/workers/{worker}/logs"), ETL, body).await;
+        assert_eq!(refusal(status, &answer).2, format!("logs[0].{field}"));
+    }
     let window = world.get(&format!("/api/v1/runs/{run}/logs")).await;
     assert_eq!(
         (&window["text"], &window["attempt"], &window["is_closed"]),
@@ -277,5 +285,26 @@ async fn logs_are_read_by_window() {
         [("?shard=1", "shard"), ("?bytes=0", "bytes"), ("?bytes=2000000", "bytes"), ("?from=-1", "from")]
     {
         assert_eq!(world.refused("GET", &format!("/api/v1/runs/{run}/logs{query}"), json!({})).await.2, field);
+    }
+}
+
+#[tokio::test]
+async fn every_parameter_of_a_mebibyte_can_be_sent() {
+    let (world, _) = world_with_worker().await;
+    // JSON writes a control character in six bytes.
+    let param = json!({"param": "\u{1}".repeat(1 << 20)});
+    world.admin("POST", "/api/v1/jobs/copy/trigger", param).await;
+    let larger = json!({"param": "\u{1}".repeat((1 << 20) + (64 << 10))});
+    let (status, code, ..) = world.refused("POST", "/api/v1/jobs/copy/trigger", larger).await;
+    assert_eq!((status, code.as_str()), (413, "too_large"));
+}
+
+#[tokio::test]
+async fn a_path_that_is_no_text_is_refused_with_a_code() {
+    let world = World::new();
+    for path in ["jobs/%ff", "jobs/%ff/versions/1", "runs/%c3", "runs/%ff/why"] {
+        let (status, code, _, hint) = world.refused("GET", &format!("/api/v1/{path}"), json!({})).await;
+        assert_eq!((status, code.as_str()), (400, "malformed"), "{path}");
+        assert!(hint.contains("UTF-8"), "{hint}");
     }
 }

@@ -189,6 +189,7 @@ impl Machine {
         }
         let incarnation = live.registration.incarnation;
         let to = (!live.is_host).then(|| live.registration.clone());
+        self.fleet.place();
         let open = self.runs.run_mut(run);
         open.live += 1;
         open.unreleased += 1;

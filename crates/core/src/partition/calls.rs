@@ -62,7 +62,7 @@ impl Machine {
             send_by: now.mono.plus(self.config.timing.send_ms),
         })));
         let app = run.app;
-        self.fleet.take_pending(app);
+        self.fleet.take_placed(app);
     }
 
     fn enquiry(&self, attempt: &Attempt) -> Enquiry {

@@ -58,6 +58,7 @@ impl Machine {
 
     fn check_pending(&self) -> Result<(), String> {
         let mut pending = BTreeMap::new();
+        let mut placed = 0;
         for run in self.runs.runs.values() {
             for shard in &run.shards {
                 let is_pending = match shard.phase {
@@ -65,8 +66,12 @@ impl Machine {
                     Phase::Active(id) => self.runs.attempts[&id].life == Life::Committing,
                     Phase::Backoff(_) | Phase::Settled(..) => false,
                 };
+                placed += u32::from(is_pending && shard.phase != Phase::Waiting);
                 *pending.entry(run.app).or_insert(0u32) += u32::from(is_pending);
             }
+        }
+        if placed != self.fleet.placed() {
+            return Err(format!("{placed} shards placed, counted {}", self.fleet.placed()));
         }
         for app in self.fleet.apps() {
             let found = pending.get(&app.app.id).copied().unwrap_or(0);

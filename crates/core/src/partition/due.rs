@@ -18,7 +18,7 @@ use crate::why::Why;
 impl Machine {
     /// Looks at everything that waits or is due. Returns whether nothing due is left unlooked at.
     pub(super) fn pass(&mut self, now: Now) -> bool {
-        let mut budget = Budget::new(progressive(self.permits, self.fleet.pending()));
+        let mut budget = Budget::new(progressive(self.permits, self.fleet.placed()));
         let mut is_caught_up = true;
         for pool in self.fleet.busy_in_turn() {
             if self.fleet.is_blocked(pool) {

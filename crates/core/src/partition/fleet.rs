@@ -33,7 +33,7 @@ const AVOID_MAX_MS: u64 = 30_000;
 pub(super) struct Live {
     pub(super) registration: Arc<Registration>,
     pub(super) is_host: bool,
-    /// Known only from an attempt; whoever it is has to register anew.
+    /// It left, or is known only from an attempt: whoever it is has to register anew.
     is_ghost: bool,
     pub(super) state: WorkerState,
     /// What it was before it went offline, and is again when it beats.
@@ -113,6 +113,9 @@ pub(super) struct Fleet {
     /// Pools with something in a queue.
     busy: BTreeSet<PoolIx>,
     served_last: Option<PoolIx>,
+    /// Shards with a worker that have not been sent: what the server's cap counts, since shards that no
+    /// worker takes must not stand in the way of other apps.
+    placed: u32,
     /// Places of forgotten workers.
     free: Vec<WorkerIx>,
     pool_index: BTreeMap<(AppId, PoolKey), PoolIx>,
@@ -140,6 +143,22 @@ impl Fleet {
     /// Shards admitted and not yet sent, of all apps.
     pub(super) fn pending(&self) -> u32 {
         self.apps.values().map(|a| a.pending).sum()
+    }
+
+    /// Shards with a worker that have not been sent, of all apps.
+    pub(super) fn placed(&self) -> u32 {
+        self.placed
+    }
+
+    pub(super) fn place(&mut self) {
+        self.placed += 1;
+    }
+
+    /// A shard that had a worker has been sent, or never will be.
+    pub(super) fn take_placed(&mut self, app: AppId) {
+        assert!(self.placed > 0, "every shard that is sent had been placed");
+        self.placed -= 1;
+        self.take_pending(app);
     }
 
     pub(super) fn add_pending(&mut self, app: AppId, shards: u32) {
@@ -263,6 +282,11 @@ impl Fleet {
         live.state = state;
         let app = self.worker(ix).registration.app;
         self.members_changed(app);
+    }
+
+    /// A worker that left has to register anew, whatever it still says.
+    pub(super) fn dismiss(&mut self, ix: WorkerIx) {
+        self.worker_mut(ix).is_ghost = true;
     }
 
     /// What an offline worker is again once it is heard.

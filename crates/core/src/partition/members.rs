@@ -172,6 +172,7 @@ impl Machine {
         };
         let held: Vec<AttemptId> = self.fleet.worker(ix).attempts.iter().copied().collect();
         self.set_worker_state(ix, WorkerState::Offline);
+        self.fleet.dismiss(ix);
         self.timers.add(now.mono.plus(limits::OFFLINE_KEPT_MS), Timer::Silence(ix));
         for id in held {
             if self.runs.attempt(id).is_some_and(|attempt| attempt.incarnation == incarnation) {

@@ -133,10 +133,10 @@ impl Machine {
         self.ids.left() < IDS_LOW || now.mono.since(self.ids_at) > IDS_OLD_MS
     }
 
-    /// Shards admitted and not yet sent.
+    /// Shards that have a worker and are not yet sent: what the server's cap counts.
     #[must_use]
     pub fn pending(&self) -> u32 {
-        self.fleet.pending()
+        self.fleet.placed()
     }
 
     /// The lowest id of an open run; `u64::MAX` if none is open.

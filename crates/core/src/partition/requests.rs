@@ -311,7 +311,7 @@ impl Machine {
         let live = self.jobs.get(ix);
         let (app, shards) = (live.app, live.policy.shards);
         let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
-        let server_left = self.permits.saturating_sub(self.fleet.pending());
+        let server_left = self.permits.saturating_sub(self.fleet.placed());
         let refusal = if live.is_broken {
             Some(Why::Invalid)
         } else if self.overlaps(ix) {

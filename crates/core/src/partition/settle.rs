@@ -52,7 +52,7 @@ impl Machine {
         }
         if before == Life::Committing {
             let app = self.runs.run(run).app;
-            self.fleet.take_pending(app);
+            self.fleet.take_placed(app);
         }
         self.runs.run_mut(run).live -= 1;
         match place {

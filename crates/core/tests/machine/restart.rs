@@ -78,7 +78,7 @@ fn a_waiting_shard_waits_on_after_a_restart() {
     let Answer::Triggered(run) = rig.trigger(job) else { panic!("it is triggered") };
     assert_eq!(rig.run(run).state, RunState::Pending);
     rig.restart(1_000);
-    assert_eq!(rig.machine.pending(), 1);
+    assert_eq!(rig.snapshot().waiting.len(), 1);
     rig.worker(1);
     assert_eq!(rig.take_send().run, run);
 }

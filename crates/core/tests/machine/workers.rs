@@ -215,3 +215,25 @@ fn a_worker_that_stays_away_is_forgotten_and_may_come_back() {
     rig.trigger(job);
     assert_eq!(rig.take_send().worker.unwrap().id, WorkerId(gone));
 }
+
+#[test]
+fn a_worker_that_left_is_unknown_until_it_registers_anew() {
+    let mut rig = Rig::new();
+    let worker = rig.worker(1);
+    let left = rig.answer(|reply| Input::Deregister { worker, incarnation: Incarnation(1), reply });
+    assert_eq!(left, Answer::WorkerSet(WorkerState::Offline));
+    assert_eq!(rig.beat(worker, 9, &[]), Answer::Refused(Why::WorkerUnknown));
+    let again = rig.registration(1, 1);
+    assert_eq!(rig.register(again, Holder::None), Answer::Registered(WorkerState::Online));
+    assert_eq!(rig.beat(worker, 10, &[]), Answer::Beaten(WorkerState::Online));
+}
+
+#[test]
+fn shards_that_no_worker_takes_do_not_count_against_the_server() {
+    let mut rig = Rig::new();
+    let mut wide = echo(When::Manual);
+    wide.shards = 900;
+    let job = rig.job("wide", wide);
+    assert!(matches!(rig.trigger(job), Answer::Triggered(_)));
+    assert_eq!(rig.machine.pending(), 0);
+}

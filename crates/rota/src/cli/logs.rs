@@ -10,7 +10,7 @@ use super::client::{Client, Path};
 use super::out::{self, Out};
 use super::run::detail;
 use super::shown;
-use super::table::one_line;
+use super::table::{commands_terminal, one_line};
 use crate::args::LogsArgs;
 use crate::exit::Failure;
 
@@ -163,7 +163,7 @@ fn keys(found: &RunDetail, shard: Option<u32>, attempt: Option<u32>) -> Vec<Key>
 /// Each line with its shard and attempt in front, if there are several.
 fn labelled((shard, no): Key, text: &str, is_labelled: bool) -> String {
     // A log is what a program printed; an escape in it could repaint the terminal.
-    let clean = |line: &str| line.chars().filter(|c| !c.is_control() || *c == '\t').collect::<String>();
+    let clean = |line: &str| line.chars().filter(|c| *c == '\t' || !commands_terminal(*c)).collect::<String>();
     text.lines()
         .map(|line| match is_labelled {
             true => format!("[{shard}/{no}] {}\n", clean(line)),
@@ -218,5 +218,7 @@ mod tests {
     fn lines_are_labelled_and_clean() {
         assert_eq!(labelled((1, 2), "a\nb\n", true), "[1/2] a\n[1/2] b\n");
         assert_eq!(labelled((0, 1), "a\x1b[31m\tb", false), "a[31m\tb\n");
+        let marks = "\u{061c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}\u{85}";
+        assert_eq!(labelled((0, 1), &format!("a{marks}b 结算"), false), "ab 结算\n");
     }
 }

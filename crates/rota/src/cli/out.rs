@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use serde::Serialize;
 
+use super::table::commands_terminal;
 use crate::exit::Failure;
 
 /// How to print.
@@ -17,11 +18,25 @@ impl Out {
     pub(crate) fn show<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
         if self.is_json {
             let json = serde_json::to_string_pretty(value).expect("what is shown is plain data");
-            print(&format!("{json}\n"))
+            print(&format!("{}\n", escaped(&json)))
         } else {
             print(&text(value))
         }
     }
+}
+
+/// JSON that means the same, without the characters that a terminal would obey. JSON itself escapes only some of them.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Line ends stand between values only; within them they are escaped already.
+        if c != '\n' && commands_terminal(c) {
+            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            text.push(c);
+        }
+    }
+    text
 }
 
 /// Prints text at once. A reader that has seen enough (`| head`) ends the command without a fuss.
@@ -30,5 +45,18 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
         other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_commands_no_terminal_and_means_the_same() {
+        let value = serde_json::json!({"message": "a\u{202e}b\u{9b}31m\n结算"});
+        let text = escaped(&serde_json::to_string_pretty(&value).unwrap());
+        assert_eq!(text, "{\n  \"message\": \"a\\u202eb\\u009b31m\\n结算\"\n}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

@@ -43,9 +43,16 @@ impl Table {
     }
 }
 
-/// A cell is one line; control characters, which could repaint the terminal, become spaces.
+/// A cell is one line; characters that could repaint the terminal become spaces.
 pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if commands_terminal(c) { ' ' } else { c }).collect()
+}
+
+/// Whether a character is for the terminal and not for whoever reads: a control character, or one of Unicode's marks
+/// for the direction of writing, which make a line read otherwise than it is written.
+pub(crate) fn commands_terminal(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Columns that a text takes on a terminal. East Asian wide characters take two.
@@ -91,6 +98,7 @@ mod tests {
         check(&[["a", "1"], ["longer", ""]], "NAME    X\na       1\nlonger  -\n");
         check(&[["结算", "1"], ["ab", "2"]], "NAME  X\n结算  1\nab    2\n");
         check(&[["a\nb\x1b[2J", "1"]], "NAME     X\na b [2J  1\n");
+        check(&[["a\u{202e}b\u{2069}", "1"]], "NAME  X\na b   1\n");
     }
 
     #[test]
