@@ -22,7 +22,7 @@ impl Machine {
                 After::Send(id) => self.send(now, id, out),
                 After::Cancel(id) => {
                     if let Some(attempt) = self.runs.attempt(id) {
-                        out.push(Effect::Cancel(Box::new(self.enquiry(attempt))));
+                        out.extend(self.enquiry(attempt).map(|enquiry| Effect::Cancel(Box::new(enquiry))));
                     }
                 }
             }
@@ -65,17 +65,23 @@ impl Machine {
         self.fleet.take_placed(app);
     }
 
-    fn enquiry(&self, attempt: &Attempt) -> Enquiry {
+    /// Whom to ask about an attempt; nobody, if no address is known (a worker that went offline before
+    /// this term, until it registers anew).
+    fn enquiry(&self, attempt: &Attempt) -> Option<Enquiry> {
         let live = self.fleet.worker(attempt.worker);
-        Enquiry {
+        let worker = (!live.is_host).then(|| attempt.to.clone().unwrap_or_else(|| live.registration.clone()));
+        if worker.as_ref().is_some_and(|worker| worker.url.is_empty()) {
+            return None;
+        }
+        Some(Enquiry {
             attempt: attempt.id,
             run: attempt.run,
             shard: attempt.shard,
             no: attempt.no,
             epoch: self.epoch,
-            worker: (!live.is_host).then(|| attempt.to.clone().unwrap_or_else(|| live.registration.clone())),
+            worker,
             incarnation: attempt.incarnation,
-        }
+        })
     }
 
     pub(super) fn sent(&mut self, now: Now, id: AttemptId, outcome: SendOutcome, out: &mut Vec<Effect>) {
@@ -197,7 +203,7 @@ impl Machine {
         let is_unproven = attempt.life == Life::Ended(AttemptState::Lost) && attempt.released_at.is_none();
         if is_unproven && !self.fleet.worker(attempt.worker).is_host {
             // Decided, but not known: an answer still gives its place back.
-            out.push(Effect::Probe(Box::new(self.enquiry(attempt))));
+            out.extend(self.enquiry(attempt).map(|enquiry| Effect::Probe(Box::new(enquiry))));
             self.timers.add(now.mono.plus(self.config.timing.dead_ms), Timer::Doubt(id));
             return;
         }
@@ -207,7 +213,7 @@ impl Machine {
             self.end(now, id, AttemptState::Lost, Some(Why::InDoubt), None, Place::Kept);
             return;
         }
-        out.push(Effect::Probe(Box::new(self.enquiry(attempt))));
+        out.extend(self.enquiry(attempt).map(|enquiry| Effect::Probe(Box::new(enquiry))));
         let again = now.mono.plus(self.config.timing.probe_ms).min(deadline);
         self.timers.add(again, Timer::Doubt(id));
     }
@@ -370,7 +376,7 @@ impl Machine {
             self.end(now, id, AttemptState::Timeout, Some(Why::AttemptTimeout), None, Place::Kept);
             return;
         }
-        out.push(Effect::Cancel(Box::new(self.enquiry(attempt))));
+        out.extend(self.enquiry(attempt).map(|enquiry| Effect::Cancel(Box::new(enquiry))));
         self.timers.add(now.mono.plus(self.config.timing.kill_grace_ms), Timer::Stop(id));
     }
 
