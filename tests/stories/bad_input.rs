@@ -85,7 +85,7 @@ fn what_is_no_request_is_refused_too() {
     let utf8 = api.refused("POST", jobs, b"{\"name\":\"\xff\xfe\"}", 400, "malformed");
     assert!(utf8["message"].as_str().unwrap().contains("byte 9") && utf8["hint"].is_string(), "{utf8}");
     api.refused("POST", jobs, b"{\"name\":", 400, "malformed");
-    api.refused("POST", jobs, &vec![b' '; (2 << 20) + 1], 413, "too_large");
+    api.refused("POST", jobs, &vec![b' '; 7 << 20], 413, "too_large");
     api.refused("POST", "/api/v1/jbos", b"{}", 404, "route_unknown");
     api.refused("PATCH", jobs, b"{}", 405, "method_not_allowed");
     api.refused("GET", "/api/v1/runs?limt=5", b"", 400, "unknown_field");

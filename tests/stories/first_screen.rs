@@ -110,7 +110,7 @@ fn kill(at: &std::path::Path) {
     let made = json(at, "run long --no-follow");
     let id = made["run"].as_str().unwrap();
     wait_for("its start", || json(at, "runs --job long")["items"][0]["state"].clone(), |state| state == "running");
-    assert!(said(at, &format!("kill {id}"), 0).contains("killed"));
+    assert!(said(at, &format!("kill {id}"), 0).contains("is being stopped"));
     wait_for("its end", || json(at, "runs --job long")["items"][0]["state"].clone(), |state| state == "killed");
     assert!(said(at, &format!("kill {id}"), 1).contains("run_ended"));
     let story = wait_for("its worker's word", || said(at, &format!("why {id}"), 0), |story| story.contains("KILLED"));
