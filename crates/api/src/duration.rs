@@ -4,7 +4,7 @@ use rota_core::limits::DURATION_MAX_MS;
 
 use crate::refusal::Refusal;
 
-/// Units from the largest to the smallest; `ms` stands before `m`, whose letters it begins with, in [`unit`].
+/// Units from the largest to the smallest; `ms` stands before `m`, whose letters it begins with, in `unit`.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 const HINT: &str = "durations carry a unit: 500ms, 30s, 5m, 2h, 1d";

@@ -1,4 +1,4 @@
-//! The reference implementation of [`Store`] and [`Query`]: plain maps behind a mutex, the same
+//! The reference implementation of [`Store`] and [`Query`](crate::query::Query): plain maps behind a mutex, the same
 //! answers for the same calls, and faults on demand. Tests and the simulation run on it.
 //!
 //! A [`MemoryStore`] is a handle; its clones share one state, as a writer and its readers share a file.

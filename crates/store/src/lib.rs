@@ -1,6 +1,6 @@
 //! The durable store of a server: SQLite for rows, segment files for what attempts print.
 //!
-//! [`open`] gives the one writer ([`SqliteStore`]) and a reader ([`SqliteQuery`]) of a data directory,
+//! [`open()`] gives the one writer ([`SqliteStore`]) and a reader ([`SqliteQuery`]) of a data directory,
 //! which belongs to one process at a time. Invariants:
 //!
 //! - A commit is one transaction; it is answered after it is on the disk.
