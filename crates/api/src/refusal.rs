@@ -53,7 +53,7 @@ impl Refusal {
 
 /// What would help, by reason; the other reasons say it themselves.
 const HINTS: &[(Why, &str)] = &[
-    (Why::PendingFull, "try again when some of them were sent, or raise the app's pending_max"),
+    (Why::PendingFull, "try again when some of them were sent; if it is the app's own cap, raise its pending_max"),
     (Why::Overlap, "wait for it, or kill it: rota runs --job JOB, then rota kill RUN"),
     (Why::VersionConflict, "read the job again, and put your change on top of it"),
     (Why::WorkerUnknown, "register, then go on"),

@@ -83,7 +83,7 @@ why! {
     Superseded "superseded" "an earlier attempt's late success settled its shard",
     // Requests.
     Invalid "invalid" "the definition cannot be compiled",
-    PendingFull "pending_full" "the app has as many admitted shards as it may",
+    PendingFull "pending_full" "the app, or the whole server, has as many admitted shards as it may",
     JobUnknown "job_unknown" "there is no such job",
     JobDeleted "job_deleted" "the job is deleted",
     RunUnknown "run_unknown" "there is no such open run",
