@@ -51,3 +51,8 @@ sim: ## simulate many more seeds: make sim SEEDS=1000000
 .PHONY: bench
 bench: ## measure a server under load: make bench BENCH="burst --burst 1000"
 	cd $(ROOT) && $(CARGO) run --release --locked --package rota -- bench $(BENCH)
+
+.PHONY: openapi
+openapi: ## write docs/openapi.json anew, after a change of the API
+	cd $(ROOT) && $(CARGO) run --quiet --locked --package rota-api --example openapi > docs/openapi.json.new
+	cd $(ROOT) && mv docs/openapi.json.new docs/openapi.json

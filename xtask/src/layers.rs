@@ -55,7 +55,8 @@ const LAYERS: [Layer; 10] = [
     Layer {
         name: "rota-wire",
         inner: &[],
-        outer: Outer::Only { built: &["serde", "serde_json"], tested: &["proptest"] },
+        // Schemas are optional: the worker SDK does without.
+        outer: Outer::Only { built: &["serde", "serde_json", "utoipa"], tested: &["proptest"] },
     },
     Layer { name: "rota-port", inner: &["core"], outer: Outer::But(&TRANSPORT_AND_SQL) },
     Layer { name: "rota-engine", inner: &["core", "port"], outer: Outer::But(&TRANSPORT_AND_SQL) },

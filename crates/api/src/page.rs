@@ -3,8 +3,14 @@
 //! The page carries no data and needs no token; its script asks for one and keeps it in the tab's session storage.
 //! The policy forbids everything that does not come from this server, and all inline code.
 
+use std::future::ready;
+use std::sync::Arc;
+
 use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
 use http::header;
+
+use crate::state::State;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -20,16 +26,17 @@ fn file(kind: &'static str, text: &'static str) -> Response {
     (headers, text).into_response()
 }
 
-pub(crate) async fn html() -> Response {
-    file("text/html; charset=utf-8", include_str!("../assets/index.html"))
-}
-
-pub(crate) async fn style() -> Response {
-    file("text/css; charset=utf-8", include_str!("../assets/page.css"))
-}
-
-pub(crate) async fn script() -> Response {
-    file("text/javascript; charset=utf-8", include_str!("../assets/page.js"))
+/// The files of the pages, by path. They are no part of the API, and the document of the API does not know them.
+pub(crate) fn files() -> [(&'static str, MethodRouter<Arc<State>>); 3] {
+    const HTML: &str = "text/html; charset=utf-8";
+    const STYLE: &str = "text/css; charset=utf-8";
+    const SCRIPT: &str = "text/javascript; charset=utf-8";
+    [
+        ("/", HTML, include_str!("../assets/index.html")),
+        ("/page.css", STYLE, include_str!("../assets/page.css")),
+        ("/page.js", SCRIPT, include_str!("../assets/page.js")),
+    ]
+    .map(|(path, kind, text)| (path, get(move || ready(file(kind, text)))))
 }
 
 #[cfg(test)]

@@ -62,8 +62,10 @@ pub(crate) async fn beat(
     WorkerOf(app): WorkerOf,
     Shared(state): Shared<Arc<State>>,
     Path(worker): Path<String>,
+    uri: Uri,
     Json(body): Json<wire::Beat>,
 ) -> Result<Answer<wire::WorkerNow>, Refusal> {
+    Args::read(&uri, &[])?;
     let incarnation = incarnation(body.incarnation)?;
     check_list("running", body.running.len())?;
     check_list("finished", body.finished.len())?;
@@ -93,8 +95,10 @@ pub(crate) async fn results(
     WorkerOf(app): WorkerOf,
     Shared(state): Shared<Arc<State>>,
     Path(worker): Path<String>,
+    uri: Uri,
     Json(body): Json<wire::Results>,
 ) -> Result<Answer<wire::Acknowledged>, Refusal> {
+    Args::read(&uri, &[])?;
     let incarnation = incarnation(body.incarnation)?;
     check_list("results", body.results.len())?;
     let worker = own(&state, app, &worker).await?;
@@ -132,8 +136,10 @@ pub(crate) async fn logs(
     WorkerOf(app): WorkerOf,
     Shared(state): Shared<Arc<State>>,
     Path(worker): Path<String>,
+    uri: Uri,
     Json(body): Json<wire::Logs>,
 ) -> Result<http::StatusCode, Refusal> {
+    Args::read(&uri, &[])?;
     incarnation(body.incarnation)?;
     check_list("logs", body.logs.len())?;
     own(&state, app, &worker).await?;
@@ -176,8 +182,10 @@ pub(crate) async fn drain(
     WorkerOf(app): WorkerOf,
     Shared(state): Shared<Arc<State>>,
     Path(worker): Path<String>,
+    uri: Uri,
     Json(body): Json<wire::Leave>,
 ) -> Result<Answer<wire::WorkerNow>, Refusal> {
+    Args::read(&uri, &[])?;
     let incarnation = incarnation(body.incarnation)?;
     let worker = own(&state, app, &worker).await?;
     let shared = state.clone();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use axum::Json as Answer;
 use axum::extract::State as Shared;
+use http::Uri;
 use rota_core::id::{AppId, WorkerId};
 use rota_core::job::check_name;
 use rota_core::limits;
@@ -18,7 +19,7 @@ use rota_port::store::{Reservation, Reserved};
 use rota_wire::worker as wire;
 
 use crate::auth::WorkerOf;
-use crate::body::Json;
+use crate::body::{Args, Json};
 use crate::code::Code;
 use crate::directory::Worker;
 use crate::fleet::unreachable;
@@ -34,8 +35,10 @@ const SECRET_BYTES_MAX: usize = 1_024;
 pub(crate) async fn register(
     WorkerOf(app): WorkerOf,
     Shared(state): Shared<Arc<State>>,
+    uri: Uri,
     Json(body): Json<wire::Register>,
 ) -> Result<Answer<wire::Registered>, Refusal> {
+    Args::read(&uri, &[])?;
     let owner = match state.directory.app(app) {
         Some(owner) => Some(owner),
         None => state.read(move |state| state.app(app)).await?,

@@ -24,7 +24,7 @@ use crate::view::{self, Names};
 
 /// The part of a log that is sent if nothing is said, and the largest.
 const LOG_BYTES: u32 = 64 << 10;
-const LOG_BYTES_MAX: u32 = 1 << 20;
+pub(crate) const LOG_BYTES_MAX: u32 = 1 << 20;
 
 const ORIGINS: [(&str, Origin); 3] = [("schedule", Origin::Schedule), ("manual", Origin::Manual), ("api", Origin::Api)];
 

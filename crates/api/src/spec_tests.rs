@@ -158,3 +158,13 @@ fn next_slots_are_those_of_an_enabled_job() {
     assert_eq!(of(JobState::Enabled), [UnixMs(first), UnixMs(first + day), UnixMs(first + 2 * day)]);
     assert_eq!(of(JobState::Paused), []);
 }
+
+#[test]
+fn words_in_the_document_are_those_that_are_read() {
+    fn words<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
+        table.iter().map(|(word, _)| *word).collect()
+    }
+    assert_eq!(words(&OVERLAPS), rest::words::Overlap::ALL);
+    assert_eq!(words(&STRATEGIES), rest::words::Strategy::ALL);
+    assert_eq!(words(&DELIVERIES), rest::words::Delivery::ALL);
+}

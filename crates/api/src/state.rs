@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use rota_core::id::{AppId, WorkerId};
 use rota_core::partition::{Answer, Input, ReplyTo};
 use rota_core::time::UnixMs;
@@ -19,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::auth::Tokens;
 use crate::code::Code;
 use crate::directory::{Directory, Worker};
+use crate::openapi::openapi;
 use crate::refusal::Refusal;
 
 /// Reads that run at once. SQLite answers from this many threads; more would only fight for the two cores.
@@ -102,6 +104,8 @@ pub struct State {
     pub(crate) tokens: Tokens,
     pub(crate) directory: Directory,
     pub(crate) counts: Counts,
+    /// The OpenAPI document, as it is served.
+    pub(crate) document: Bytes,
     clock: Clock,
     reads: Semaphore,
     commands: TaskTracker,
@@ -136,6 +140,7 @@ impl State {
             logs: parts.logs,
             dialer: parts.dialer,
             entropy: parts.entropy,
+            document: openapi(parts.settings.version).to_string().into(),
             settings: parts.settings,
             tokens: Tokens::default(),
             directory: Directory::default(),

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Why a request was refused: what is wrong, where, and what would be right.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Error {
     /// A word that programs may rely on; each has a page under `docs/errors`.
     pub code: String,

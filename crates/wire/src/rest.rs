@@ -35,6 +35,8 @@ mod job;
 mod run;
 mod server;
 mod token;
+#[cfg(feature = "schema")]
+pub mod words;
 
 pub use app::{App, AppPut, TokenAsk, TokenMade};
 pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Retry, Route, Shards, Timeout, Trigger, Triggered};
@@ -46,6 +48,7 @@ use serde::{Deserialize, Serialize};
 
 /// A part of a list.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Page<T> {
     /// The part.
     pub items: Vec<T>,

@@ -16,22 +16,30 @@ use serde::{Deserialize, Serialize};
 
 /// A worker registers: at its start, and whenever the server answers `worker_unknown`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Register {
     /// Tenant boundary.
     #[serde(default = "default_namespace")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
     pub namespace: String,
     /// The app; the token must be the app's.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
     pub app: String,
     /// Unique in the app, and best stable over restarts.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
     pub name: String,
     /// This start of the process: any positive number below 2^53 that no other start has.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 9007199254740991i64))]
     pub incarnation: u64,
     /// Where the server calls this worker, as `http://host:port`.
+    #[cfg_attr(feature = "schema", schema(max_length = 2048))]
     pub url: String,
     /// What the server's calls carry as bearer; made by the worker, at least 16 characters.
+    #[cfg_attr(feature = "schema", schema(min_length = 16, max_length = 1024))]
     pub callback_secret: String,
     /// The handlers that it offers.
+    #[cfg_attr(feature = "schema", schema(max_items = 1000))]
     pub handlers: Vec<String>,
     /// Its labels.
     #[serde(default)]
@@ -49,10 +57,12 @@ pub fn default_namespace() -> String {
 
 /// The answer to [`Register`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Registered {
     /// The worker's id, for the paths of its further calls.
     pub worker: u32,
     /// `online`, or `unreachable` if the address could not be reached.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::rest::words::WorkerState))]
     pub state: String,
     /// What is wrong with the address, if it could not be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,17 +75,21 @@ pub struct Registered {
 
 /// A worker says that it is alive, and what it holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Beat {
     /// This start of the process.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 9007199254740991i64))]
     pub incarnation: u64,
     /// Counts the beats of this incarnation, from 1. `running` and `finished` were composed after
     /// every answer that named a `next_beat` at or below this.
     pub no: u64,
     /// Attempts that it runs.
+    #[cfg_attr(feature = "schema", schema(max_items = 10000))]
     pub running: Vec<u64>,
     /// Attempts that have finished, whose results are not acknowledged yet.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(max_items = 10000))]
     pub finished: Vec<u64>,
     /// Attempts that it runs at once, if that changed since it registered; 0 is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,31 +101,39 @@ pub struct Beat {
 
 /// The answer to [`Beat`], `drain` and `DELETE`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WorkerNow {
     /// `online`, `draining`, `unreachable` or `offline`.
+    #[cfg_attr(feature = "schema", schema(value_type = crate::rest::words::WorkerState))]
     pub state: String,
 }
 
 /// A worker drains or leaves.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Leave {
     /// This start of the process.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 9007199254740991i64))]
     pub incarnation: u64,
 }
 
 /// A worker reports finished attempts; again and again, until they are acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Results {
     /// This start of the process.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 9007199254740991i64))]
     pub incarnation: u64,
     /// What finished.
+    #[cfg_attr(feature = "schema", schema(max_items = 10000))]
     pub results: Vec<AttemptResult>,
 }
 
 /// One finished attempt.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AttemptResult {
     /// The attempt.
@@ -131,6 +153,7 @@ pub struct AttemptResult {
 
 /// How an attempt ended on its worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The handler succeeded.
@@ -145,6 +168,7 @@ pub enum Outcome {
 
 /// The answer to [`Results`]: what is durable, and need not be reported again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Acknowledged {
     /// The attempts.
     pub acknowledged: Vec<u64>,
@@ -152,16 +176,20 @@ pub struct Acknowledged {
 
 /// Lines that attempts printed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Logs {
     /// This start of the process.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 9007199254740991i64))]
     pub incarnation: u64,
     /// The lines, by attempt.
+    #[cfg_attr(feature = "schema", schema(max_items = 10000))]
     pub logs: Vec<LogLines>,
 }
 
 /// Lines of one attempt.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LogLines {
     /// Its run.
@@ -169,6 +197,7 @@ pub struct LogLines {
     /// Its shard.
     pub shard: u32,
     /// Its number.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
     pub no: u32,
     /// The lines, without their ends.
     pub lines: Vec<String>,

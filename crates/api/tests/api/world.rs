@@ -22,6 +22,8 @@ use rota_wire::worker::Identity;
 use serde_json::Value;
 use tower::ServiceExt;
 
+use crate::contract::Document;
+
 pub(crate) const ADMIN: &str = "rota_admin-token-of-the-tests";
 pub(crate) const READ: &str = "rota_r_read-token-of-the-tests";
 pub(crate) const ETL: &str = "rota_w_worker-token-of-etl";
@@ -176,6 +178,7 @@ pub(crate) struct World {
     pub(crate) state: Arc<State>,
     clock: Arc<AtomicI64>,
     router: Router,
+    document: Document,
 }
 
 impl World {
@@ -221,7 +224,7 @@ impl World {
             settings: Settings { beat_ms: 5_000, dead_ms: 15_000, partitions: 1, is_dev: false, version: "0.1.0" },
         })
         .unwrap();
-        World { board, network, router: rota_api::router(state.clone()), state, clock }
+        World { board, network, router: rota_api::router(state.clone()), state, clock, document: Document::new() }
     }
 
     /// Lets time pass, and whatever is due happen.
@@ -260,16 +263,19 @@ impl World {
         sent.len()
     }
 
-    /// Makes a call; returns status and body (text that is no JSON as a string).
+    /// Makes a call; returns status and body (text that is no JSON as a string). The document must know the answer.
     pub(crate) async fn call(&self, method: &str, path: &str, token: &str, body: impl Into<Body>) -> (u16, Value) {
         let request = Request::builder().method(method).uri(path);
         let request =
             if token.is_empty() { request } else { request.header("authorization", format!("Bearer {token}")) };
         let response = self.router.clone().oneshot(request.body(body.into()).unwrap()).await.unwrap();
         let status = response.status().as_u16();
+        let kind = response.headers().get("content-type").map_or("", |kind| kind.to_str().unwrap()).to_owned();
         let bytes = axum::body::to_bytes(response.into_body(), 16 << 20).await.unwrap();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
-        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+        let answer = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        self.document.check(method, path, status, &kind, &answer);
+        (status, answer)
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {

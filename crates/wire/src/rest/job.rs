@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "schema")]
+use super::words;
+
 use super::server::Held;
 use crate::worker::default_namespace;
 
@@ -12,36 +15,47 @@ use crate::worker::default_namespace;
 /// Exactly one of `cron`, `every`, `delay` and `at`, or none for a job that only runs when asked to;
 /// and exactly one of `handler` and `http`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     /// Unique among the living jobs of its namespace.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
     pub name: String,
     /// Tenant boundary.
     #[serde(default = "default_namespace")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
     pub namespace: String,
     /// Its app, which never changes. Needed with `handler`; with `http` absent means `@url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
     pub app: Option<String>,
     /// A cron expression: five fields are Unix, six or seven Quartz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub cron: Option<String>,
     /// A duration, counted from the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub every: Option<String>,
     /// A duration, from the end of a run to the start of the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub delay: Option<String>,
     /// One instant, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub at: Option<String>,
     /// IANA name or fixed offset; `UTC` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub timezone: Option<String>,
     /// The handler that a worker of the app runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
     pub handler: Option<String>,
     /// What the handler is given, as it is; at most 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(max_length = 1048576))]
     pub param: Option<String>,
     /// The request that a run makes; its response is the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,6 +65,7 @@ pub struct JobSpec {
     pub route: Option<Route>,
     /// `allow` (if absent) or `skip`: what happens while an earlier run holds its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<words::Overlap>))]
     pub overlap: Option<String>,
     /// What happens after a failure; nothing if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,6 +78,7 @@ pub struct JobSpec {
     pub shards: Option<Shards>,
     /// `at_least_once` or `at_most_once`; absent: what the protocol of the target can promise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<words::Delivery>))]
     pub delivery: Option<String>,
     /// Whether it is paused; absent: not for a new job, as it is for an edited one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,22 +87,28 @@ pub struct JobSpec {
 
 /// A request: exactly one method with its absolute URL.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Http {
     /// URL to `GET`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, pattern = "^https?://"))]
     pub get: Option<String>,
     /// URL to `POST` to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, pattern = "^https?://"))]
     pub post: Option<String>,
     /// URL to `PUT` to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, pattern = "^https?://"))]
     pub put: Option<String>,
     /// URL to `PATCH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, pattern = "^https?://"))]
     pub patch: Option<String>,
     /// URL to `DELETE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, pattern = "^https?://"))]
     pub delete: Option<String>,
     /// Extra headers. Their values are shown to the admin token only; anyone else reads `***`. They are stored as
     /// they are, not encrypted: whoever can read the server's data directory can read them.
@@ -94,15 +116,18 @@ pub struct Http {
     pub headers: BTreeMap<String, String>,
     /// The request's body; at most 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(max_length = 1048576))]
     pub body: Option<String>,
 }
 
 /// How a worker is chosen.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Route {
     /// `LEAST_INFLIGHT` or `APP_ROUND_ROBIN`; absent: what Rota thinks best.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<words::Strategy>))]
     pub strategy: Option<String>,
     /// A label selector: `disk=ssd, zone in (a|b), !gpu`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,9 +136,11 @@ pub struct Route {
 
 /// Retries after a failure, a time-out or a loss.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
     /// How many, beyond the first attempt.
+    #[cfg_attr(feature = "schema", schema(maximum = 100))]
     pub max: u32,
     /// A duration, from the end of an attempt to the next; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,6 +149,7 @@ pub struct Retry {
 
 /// How long things may take.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Timeout {
     /// A duration, from the slot to its first dispatch.
@@ -134,20 +162,24 @@ pub struct Timeout {
 
 /// Into how many shards a run is split.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Shards {
     /// From 1 to 1,000.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
     pub count: u32,
 }
 
 /// A stored version of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Job {
     /// Its id, for ever.
     pub id: u32,
     /// The version that this is.
     pub version: u32,
     /// `enabled`, `paused`, `finished` or `deleted`.
+    #[cfg_attr(feature = "schema", schema(value_type = words::JobState))]
     pub state: String,
     /// What the user wrote; put it back to change the job.
     pub spec: JobSpec,
@@ -166,6 +198,7 @@ pub struct Job {
 
 /// A job was made or changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobSaved {
     /// Its id, for ever.
     pub id: u32,
@@ -176,6 +209,7 @@ pub struct JobSaved {
     /// Its app.
     pub app: String,
     /// `enabled`, `paused` or `finished`.
+    #[cfg_attr(feature = "schema", schema(value_type = words::JobState))]
     pub state: String,
     /// The schedule in words.
     pub schedule: String,
@@ -188,12 +222,14 @@ pub struct JobSaved {
 
 /// A job was paused, resumed or deleted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobNow {
     /// Its id.
     pub id: u32,
     /// Its name.
     pub name: String,
     /// The state that it has now.
+    #[cfg_attr(feature = "schema", schema(value_type = words::JobState))]
     pub state: String,
     /// Its next slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,21 +238,26 @@ pub struct JobNow {
 
 /// Runs a job now.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Trigger {
     /// In place of the job's parameter (or body, for a URL job).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(max_length = 1048576))]
     pub param: Option<String>,
     /// Unique per job for seven days: the same id with the same body is answered with the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
     pub request_id: Option<String>,
     /// `api` (if absent) or `manual`, for a person at a keyboard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<words::TriggerOrigin>))]
     pub origin: Option<String>,
 }
 
 /// The run that a trigger made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Triggered {
     /// As it is printed: `r…`.
     pub run: String,

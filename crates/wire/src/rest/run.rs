@@ -2,8 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "schema")]
+use super::words;
+
 /// A row of the ledger: a run, or the reason why a slot or a range of slots had none.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Run {
     /// As it is printed: `r…`.
     pub run: String,
@@ -18,6 +22,7 @@ pub struct Run {
     /// The version of the job that made it.
     pub version: u32,
     /// `schedule`, `manual` or `api`.
+    #[cfg_attr(feature = "schema", schema(value_type = words::Origin))]
     pub origin: String,
     /// The slot in the job's zone, or the moment of the trigger.
     pub slot: String,
@@ -28,6 +33,7 @@ pub struct Run {
     pub slots: u64,
     /// `pending`, `dispatched`, `running`, `success`, `failed`, `timeout`, `killed`, `lost`,
     /// `skipped`, `merged`, `discarded` or `rejected`.
+    #[cfg_attr(feature = "schema", schema(value_type = words::RunState))]
     pub state: String,
     /// Whether the state is final.
     pub is_ended: bool,
@@ -61,6 +67,7 @@ pub struct Run {
 
 /// A run with all its attempts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RunDetail {
     /// The run.
     #[serde(flatten)]
@@ -77,6 +84,7 @@ pub struct RunDetail {
 
 /// A shard that is admitted and waits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Waiting {
     /// The shard, from 0.
     pub shard: u32,
@@ -91,6 +99,7 @@ pub struct Waiting {
 
 /// One dispatch of a shard.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Attempt {
     /// Its id.
     pub id: u64,
@@ -104,6 +113,7 @@ pub struct Attempt {
     /// The worker's name; `server` for URL jobs.
     pub worker_name: String,
     /// `dispatched`, `running`, `in_doubt`, `stopping`, `success`, `failed`, `timeout`, `killed`, `lost` or `not_started`.
+    #[cfg_attr(feature = "schema", schema(value_type = words::AttemptState))]
     pub state: String,
     /// The reason, in a word, if it is not on its happy path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,6 +133,7 @@ pub struct Attempt {
 
 /// What happened to a run, in words.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Story {
     /// The run.
     pub run: Run,
@@ -136,6 +147,7 @@ pub struct Story {
 
 /// One line of a story.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StoryLine {
     /// When, in the job's zone; absent for facts without an instant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,6 +160,7 @@ pub struct StoryLine {
 
 /// A part of an attempt's log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LogWindow {
     /// The run.
     pub run: String,
@@ -169,11 +182,13 @@ pub struct LogWindow {
 
 /// A run was killed: the kill is durable, its attempts are being stopped.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Killed {
     /// As it is printed: `r…`.
     pub run: String,
     /// As a number.
     pub id: u64,
     /// The run's state now: `killed`, or one that has not ended while what it started is being stopped.
+    #[cfg_attr(feature = "schema", schema(value_type = words::RunState))]
     pub state: String,
 }

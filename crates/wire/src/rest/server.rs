@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "schema")]
+use super::words;
+
 /// A server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Server {
     /// Version of Rota.
     pub version: String,
@@ -47,6 +51,7 @@ pub struct Server {
 
 /// The live state that has no row, as the server last published it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Live {
     /// When the oldest part of this was published.
     pub at: String,
@@ -64,6 +69,7 @@ pub struct Live {
 
 /// An open attempt.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct OpenAttempt {
     /// Its run, as it is printed.
     pub run: String,
@@ -78,6 +84,7 @@ pub struct OpenAttempt {
     /// The worker's name; `server` for URL jobs.
     pub worker_name: String,
     /// `dispatched`, `running`, `in_doubt` or `stopping`.
+    #[cfg_attr(feature = "schema", schema(value_type = words::AttemptState))]
     pub state: String,
     /// Since when it is dispatched.
     pub at: String,
@@ -85,6 +92,7 @@ pub struct OpenAttempt {
 
 /// A slot to come.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Next {
     /// The job's id.
     pub job: u32,
@@ -96,6 +104,7 @@ pub struct Next {
 
 /// A slot that waits without a row.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Held {
     /// The job's id.
     pub job: u32,
@@ -117,6 +126,7 @@ pub struct Held {
 
 /// A stored job that this version of Rota cannot read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Broken {
     /// The job's id.
     pub job: u32,
@@ -126,6 +136,7 @@ pub struct Broken {
 
 /// A worker: what it registered, and what is known of it now.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Worker {
     /// Its id.
     pub id: u32,
@@ -138,6 +149,7 @@ pub struct Worker {
     /// Where it is called.
     pub url: String,
     /// `online`, `draining`, `unreachable` or `offline`.
+    #[cfg_attr(feature = "schema", schema(value_type = words::WorkerState))]
     pub state: String,
     /// What is wrong with it and what would help, if something is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,0 +1,218 @@
+//! The OpenAPI document, written from the entries of the API and the schemas of its bodies.
+//!
+//! It tells nothing that is secret, so that it is open. Each refusal names the codes that it may carry: an answer with
+//! another code than those is a mistake of the server or of the document, and the tests treat it so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::response::{IntoResponse, Response};
+use http::header;
+use rota_wire::error::Error;
+use serde_json::{Map, Value, json};
+
+use crate::code::Code;
+use crate::endpoint::{API, Answer, Arg, Body, Content, Endpoint, Opens, Shape, body};
+use crate::routes;
+use crate::state::State;
+
+const ABOUT: &str = "Rota decides when work runs, who runs it, and proves that it ran.\n\n\
+    Every call but the open ones carries `Authorization: Bearer TOKEN`. `{job}` is a name or an id; `{run}` is what was \
+    printed (`r…`), a suffix of it that names one recent run, or `id:` and the decimal number. Times are RFC 3339 with \
+    an offset. Durations in a job are text with a unit (`500ms`, `30s`, `5m`, `2h`, `1d`); elsewhere they are \
+    milliseconds, and say so in their name. A refusal is an `Error`, and its `code` has a page of its own.";
+
+pub(crate) async fn get(Shared(state): Shared<Arc<State>>) -> Response {
+    let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-cache")];
+    (headers, state.document.clone()).into_response()
+}
+
+/// The document of this version, as it is served.
+#[must_use]
+pub fn openapi(version: &str) -> Value {
+    document(&routes::all(), version)
+}
+
+fn document(entries: &[Endpoint], version: &str) -> Value {
+    let mut schemas = Schemas::default();
+    schemas.add(&body::<Error>());
+    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for entry in entries {
+        let before =
+            paths.entry(&entry.path).or_default().insert(entry.method.to_owned(), operation(entry, &mut schemas));
+        assert!(before.is_none(), "{} {} is there twice", entry.method, entry.path);
+    }
+    let words: Vec<&str> = Code::ALL.iter().map(|code| code.word()).collect();
+    let error = schemas.0.get_mut("Error").expect("it was added first");
+    error["properties"]["code"]["enum"] = json!(words);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Rota", "version": version, "description": ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.0,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "an `admin`, `read` or `worker` token"},
+            },
+        },
+    })
+}
+
+/// Schemas by name. Two of one name are the same.
+#[derive(Default)]
+struct Schemas(BTreeMap<String, Value>);
+
+impl Schemas {
+    /// Adds a body's schemas; a reference to it.
+    fn add(&mut self, body: &Body) -> Value {
+        for (name, schema) in &body.schemas {
+            let schema = serde_json::to_value(schema).expect("schemas are plain data");
+            let before = self.0.insert(name.clone(), schema.clone());
+            assert!(before.is_none_or(|before| before == schema), "two schemas are called {name}");
+        }
+        reference(&body.name)
+    }
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn operation(entry: &Endpoint, schemas: &mut Schemas) -> Value {
+    let mut parameters: Vec<Value> = in_path(&entry.path).map(path_parameter).collect();
+    parameters.extend(entry.args.iter().map(|arg| parameter(arg, "query")));
+    let mut operation = json!({
+        "operationId": entry.name,
+        "tags": [tag(&entry.path)],
+        "summary": entry.about,
+        "responses": responses(entry, schemas),
+    });
+    if !parameters.is_empty() {
+        operation["parameters"] = json!(parameters);
+    }
+    if let Some((body, example)) = &entry.takes {
+        let content = json!({"schema": schemas.add(body), "example": example});
+        operation["requestBody"] = json!({"content": {"application/json": content}, "required": true});
+    }
+    operation["security"] = match entry.opens {
+        Opens::All => json!([]),
+        Opens::Readers => json!([{"bearer": ["read"]}]),
+        Opens::Admins => json!([{"bearer": ["admin"]}]),
+        Opens::Workers => json!([{"bearer": ["worker"]}]),
+    };
+    operation
+}
+
+/// The first part of the path, or what stands beside the API.
+fn tag(path: &str) -> &str {
+    path.strip_prefix(API).and_then(|rest| rest.split('/').nth(1)).unwrap_or("beside")
+}
+
+/// The names in braces.
+fn in_path(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+fn path_parameter(name: &str) -> Value {
+    let (schema, about) = match name {
+        "job" => (json!({"type": "string", "minLength": 1}), "the job: its name or its id"),
+        "run" => {
+            (json!({"type": "string", "minLength": 1}), "the run: as printed, a suffix of it, or `id:` and its number")
+        }
+        "worker" => (number(0, u64::from(u32::MAX)), "the worker's id"),
+        "version" => (number(0, u64::from(u32::MAX)), "the number of a version, from 1"),
+        _ => (json!({"type": "string", "minLength": 1, "maxLength": 100}), "its name"),
+    };
+    json!({"name": name, "in": "path", "required": true, "schema": schema, "description": about})
+}
+
+fn parameter(arg: &Arg, place: &str) -> Value {
+    let schema = match arg.shape {
+        Shape::Text | Shape::Instant => json!({"type": "string"}),
+        Shape::Name => json!({"type": "string", "maxLength": 100}),
+        Shape::Number { min, max } => number(min, max),
+        Shape::Word(words) => json!({"type": "string", "enum": words}),
+    };
+    json!({"name": arg.name, "in": place, "schema": schema, "description": arg.about})
+}
+
+fn number(min: u64, max: u64) -> Value {
+    json!({"type": "integer", "minimum": min, "maximum": max})
+}
+
+fn responses(entry: &Endpoint, schemas: &mut Schemas) -> Value {
+    let mut responses = Map::new();
+    for answer in &entry.answers {
+        responses.insert(answer.status.to_string(), response(answer, schemas));
+    }
+    let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    for code in &entry.codes {
+        by_status.entry(code.status().as_u16()).or_default().push(code.word());
+    }
+    for (status, words) in by_status {
+        let before = responses.insert(status.to_string(), refusal(status, &words));
+        assert!(before.is_none(), "{} answers {status} twice", entry.name);
+    }
+    Value::Object(responses)
+}
+
+fn response(answer: &Answer, schemas: &mut Schemas) -> Value {
+    let mut response = json!({"description": answer.about});
+    match &answer.content {
+        Content::Nothing => {}
+        Content::Json(body) => response["content"] = json!({"application/json": {"schema": schemas.add(body)}}),
+        Content::Text(kind) => response["content"] = json!({*kind: {"schema": kind_of(kind)}}),
+    }
+    response
+}
+
+fn kind_of(kind: &str) -> Value {
+    json!({"type": if kind == "application/json" { "object" } else { "string" }})
+}
+
+/// What all refusals of one status have in common, and the codes that tell them apart.
+fn refusal(status: u16, words: &[&str]) -> Value {
+    let listed: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    let schema = json!({"allOf": [reference("Error"), {"properties": {"code": {"enum": words}}}]});
+    let mut refusal = json!({
+        "description": format!("refused: {}", listed.join(", ")),
+        "content": {"application/json": {"schema": schema}},
+    });
+    if matches!(status, 429 | 503) {
+        refusal["headers"] = json!({"Retry-After": {"schema": {"type": "string"}, "required": true}});
+    }
+    if status == 401 {
+        refusal["headers"] = json!({"WWW-Authenticate": {"schema": {"type": "string"}, "required": true}});
+    }
+    refusal
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use rota_core::batch::{AttemptState, RunState};
+    use rota_core::worker::WorkerState;
+    use rota_wire::rest::words;
+
+    fn same<T: Copy + Debug>(known: &[T], word: fn(T) -> &'static str, documented: &[&str]) {
+        let mut known: Vec<&str> = known.iter().map(|known| word(*known)).collect();
+        let mut documented = documented.to_vec();
+        known.sort_unstable();
+        documented.sort_unstable();
+        assert_eq!(known, documented);
+    }
+
+    #[test]
+    fn words_in_the_document_are_those_of_the_core() {
+        same(RunState::ALL, RunState::word, words::RunState::ALL);
+        same(AttemptState::ALL, AttemptState::word, words::AttemptState::ALL);
+        let workers = [WorkerState::Online, WorkerState::Draining, WorkerState::Unreachable, WorkerState::Offline];
+        same(&workers, WorkerState::word, words::WorkerState::ALL);
+    }
+}

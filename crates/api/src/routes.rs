@@ -1,0 +1,17 @@
+//! Every entry of the API. The router and the OpenAPI document are both made from these.
+
+mod access;
+mod jobs;
+mod runs;
+mod server;
+mod workers;
+
+use crate::endpoint::Endpoint;
+
+/// All entries; those of one area stand together.
+pub(crate) fn all() -> Vec<Endpoint> {
+    [access::entries(), jobs::entries(), runs::entries(), workers::entries(), server::entries()]
+        .into_iter()
+        .flatten()
+        .collect()
+}

@@ -1,0 +1,62 @@
+//! Runs, their stories and their logs, and slots that wait without a row.
+
+use rota_wire::rest;
+use rota_wire::rest::words::{Origin, RunState};
+
+use crate::code::Code;
+use crate::endpoint::{APP, Arg, Endpoint, JOB, LIMIT, Opens, Shape, body, get, page, post};
+use crate::runs::LOG_BYTES_MAX;
+use crate::{held, runs};
+
+const STATE: Arg = Arg::new("state", Shape::Word(RunState::ALL), "only in this state");
+const ORIGIN: Arg = Arg::new("origin", Shape::Word(Origin::ALL), "only what was made by this");
+const SINCE: Arg =
+    Arg::new("since", Shape::Instant, "only what was decided since: an instant, or a duration back from now");
+const BEFORE: Arg = Arg::new("before", Shape::Text, "what the page before gave as `next`, or a run");
+const SHARD: Arg = Arg::new("shard", Shape::Number { min: 0, max: u32::MAX as u64 }, "the shard, from 0; 0 if absent");
+const ATTEMPT: Arg = Arg::new(
+    "attempt",
+    Shape::Number { min: 0, max: u32::MAX as u64 },
+    "the attempt's number, from 1; the last if absent",
+);
+const FROM: Arg = Arg::new("from", Shape::Number { min: 0, max: u64::MAX }, "the byte to begin with; 0 if absent");
+const BYTES: Arg =
+    Arg::new("bytes", Shape::Number { min: 1, max: LOG_BYTES_MAX as u64 }, "how many bytes at most; 65,536 if absent");
+
+pub(super) fn entries() -> Vec<Endpoint> {
+    vec![
+        get("list_runs", "/runs", runs::list)
+            .says("Lists runs, and rows that say why slots had none, newest first.")
+            .opens(Opens::Readers)
+            .args(&[JOB, APP, STATE, ORIGIN, SINCE, BEFORE, LIMIT])
+            .refuses(&[Code::AppUnknown, Code::JobUnknown, Code::RunUnknown, Code::RunAmbiguous])
+            .answers(200, "runs", page::<rest::Run>()),
+        get("get_run", "/runs/{run}", runs::get)
+            .says("Shows a run with all its attempts.")
+            .opens(Opens::Readers)
+            .refuses(&[Code::RunUnknown, Code::RunAmbiguous])
+            .answers(200, "the run", body::<rest::RunDetail>()),
+        post("kill_run", "/runs/{run}/kill", runs::kill)
+            .says("Kills a run: durable at once, and its attempts are being stopped.")
+            .opens(Opens::Admins)
+            .refuses(&[Code::RunUnknown, Code::RunAmbiguous, Code::RunEnded])
+            .answers(200, "the run is being killed", body::<rest::Killed>()),
+        get("explain_run", "/runs/{run}/why", runs::why)
+            .says("Tells what happened to a run.")
+            .opens(Opens::Readers)
+            .refuses(&[Code::RunUnknown, Code::RunAmbiguous])
+            .answers(200, "its story", body::<rest::Story>()),
+        get("read_log", "/runs/{run}/logs", runs::logs)
+            .says("Reads a part of an attempt's log.")
+            .opens(Opens::Readers)
+            .args(&[SHARD, ATTEMPT, FROM, BYTES])
+            .refuses(&[Code::RunUnknown, Code::RunAmbiguous])
+            .answers(200, "whole lines", body::<rest::LogWindow>()),
+        get("list_held", "/held", held::list)
+            .says("Lists slots that are due and wait without a row, longest first, at most 1,000.")
+            .opens(Opens::Readers)
+            .args(&[JOB, APP])
+            .refuses(&[Code::AppUnknown, Code::JobUnknown])
+            .answers(200, "the slots", page::<rest::Held>()),
+    ]
+}

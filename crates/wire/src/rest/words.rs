@@ -1,0 +1,64 @@
+//! The words that fields of the API hold, for the schemas only: the bodies carry text, so that a newer server may say
+//! more to an older client.
+//!
+//! Tests of the server hold these lists and its own tables together.
+
+use std::borrow::Cow;
+
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident: $($word:literal)*;)*) => {
+        $(
+            $(#[$doc])*
+            pub struct $name;
+
+            impl $name {
+                /// Every one.
+                pub const ALL: &'static [&'static str] = &[$($word,)*];
+            }
+
+            impl PartialSchema for $name {
+                fn schema() -> RefOr<Schema> {
+                    let text = ObjectBuilder::new().schema_type(Type::String);
+                    text.enum_values(Some($name::ALL.iter().copied())).into()
+                }
+            }
+
+            impl ToSchema for $name {
+                fn name() -> Cow<'static, str> {
+                    Cow::Borrowed(stringify!($name))
+                }
+            }
+        )*
+    };
+}
+
+words! {
+    /// What happens while an earlier run holds its place.
+    Overlap: "allow" "skip";
+    /// What is done about an attempt that may have run.
+    Delivery: "at_least_once" "at_most_once";
+    /// How a worker is chosen.
+    Strategy: "LEAST_INFLIGHT" "APP_ROUND_ROBIN" "default";
+    /// States of a job.
+    JobState: "enabled" "paused" "finished" "deleted";
+    /// What made a run.
+    Origin: "schedule" "manual" "api";
+    /// What a trigger may say that it is.
+    TriggerOrigin: "manual" "api";
+    /// States of a run, and of a row without one.
+    RunState: "pending" "dispatched" "running" "success" "failed" "timeout" "killed" "lost" "skipped" "merged"
+        "discarded" "rejected";
+    /// States of an attempt.
+    AttemptState: "dispatched" "running" "in_doubt" "stopping" "success" "failed" "timeout" "killed" "lost"
+        "not_started";
+    /// States of a worker.
+    WorkerState: "online" "draining" "unreachable" "offline";
+    /// What a token opens.
+    TokenScope: "admin" "read" "worker";
+    /// What a token that is made on request opens.
+    NewScope: "read";
+}
