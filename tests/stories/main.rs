@@ -17,6 +17,7 @@ mod server;
 
 mod bad_input;
 mod bad_store;
+mod cron;
 mod first_screen;
 mod isolation;
 mod kill_nine;

@@ -14,7 +14,7 @@ use rota_core::job::{
 use rota_core::limits;
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
-use rota_cron::PERIOD_MIN_MS;
+use rota_cron::{Dialect, PERIOD_MIN_MS};
 use rota_wire::rest;
 
 use crate::code::Code;
@@ -207,15 +207,28 @@ fn renamed(spec: &Spec, invalid: Invalid) -> Refusal {
         ("http.url" | "http.method", Target::Url { method, .. }) => format!("http.{}", method.to_lowercase()),
         (field, _) => field.to_owned(),
     };
-    let usual = usual(&field);
+    let usual = match &spec.schedule {
+        When::Cron(expr) if field == "cron" => Some(usual_cron(expr)),
+        When::Cron(_) | When::EveryMs(_) | When::DelayMs(_) | When::OnceMs(_) | When::Manual => usual(&field),
+    };
     let refusal = Refusal::from(invalid).field(field);
     Refusal { hint: refusal.hint.or(usual.map(str::to_owned)), ..refusal }
+}
+
+/// What an expression of this dialect looks like.
+fn usual_cron(expr: &str) -> &'static str {
+    match Dialect::of(expr) {
+        Dialect::Unix => "five fields are minute, hour, day, month and weekday: 0 2 * * *",
+        Dialect::Quartz => {
+            "six or seven fields are second, minute, hour, day, month, weekday and year, \
+             with ? in one of day and weekday: 0 0 2 * * ?"
+        }
+    }
 }
 
 /// What would be right, where the mistake itself suggests nothing nearer.
 fn usual(field: &str) -> Option<&'static str> {
     match field {
-        "cron" => Some("five fields are minute, hour, day, month and weekday: 0 2 * * *"),
         "every" | "delay" => Some("at least a second, with a unit: 30s, 5m, 2h or 1d"),
         "shards.count" => Some("leave it out for a run that is not split"),
         "retry.max" => Some("leave it out for no retries"),

@@ -11,6 +11,7 @@ use crate::id::{AppId, JobId, Version};
 use crate::label::Selector;
 use crate::limits;
 use crate::time::UnixMs;
+use crate::url;
 
 /// A job's specification, in plain data. Durations are milliseconds here; the edges read `30s`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -262,10 +263,17 @@ impl Spec {
             hint: e.hint.clone(),
         })?;
         let refused = |field| move |e: rota_cron::Error| Invalid { field, message: e.to_string(), hint: e.hint };
+        // What is wrong with a long expression is found by its place.
+        let refused_at = |text: &str, e: rota_cron::Error| {
+            let before = e.position.and_then(|position| text.get(..position)).map(|before| before.chars().count());
+            let place = before.map(|before| format!(" (at character {})", before + 1)).unwrap_or_default();
+            Invalid { field: "cron", message: format!("{e}{place}"), hint: e.hint }
+        };
         let schedule = match &self.schedule {
             When::Cron(expr) => {
                 let dialect = Dialect::of(expr);
-                Some(Schedule::cron(expr, dialect, zone.clone(), DstPolicy::Standard).map_err(refused("cron"))?)
+                let schedule = Schedule::cron(expr, dialect, zone.clone(), DstPolicy::Standard);
+                Some(schedule.map_err(|e| refused_at(expr, e))?)
             }
             When::EveryMs(ms) => {
                 in_range("every", *ms)?;
@@ -368,13 +376,11 @@ impl Target {
                 if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str()) {
                     return Err(invalid("http.method", format!("`{method}` is not GET, POST, PUT, PATCH or DELETE")));
                 }
-                if self.host().is_none() {
-                    return Err(Invalid {
-                        field: "http.url",
-                        message: format!("`{url}` is not an absolute http or https URL"),
-                        hint: Some("for example: https://partner.example/ping".to_owned()),
-                    });
-                }
+                url::authority(url).map_err(|problem| Invalid {
+                    field: "http.url",
+                    message: format!("`{url}` {problem}"),
+                    hint: Some("for example: https://partner.example/ping".to_owned()),
+                })?;
                 check_size("http.headers", headers.iter().map(|(k, v)| k.len() + v.len()).sum())?;
                 check_size("http.body", body.len())
             }
@@ -385,10 +391,7 @@ impl Target {
     #[must_use]
     pub fn host(&self) -> Option<&str> {
         let Target::Url { url, .. } = self else { return None };
-        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"))?;
-        let authority = rest.split(['/', '?', '#']).next()?;
-        let is_plain = !authority.is_empty() && !authority.contains('@') && !url.contains(char::is_whitespace);
-        is_plain.then_some(authority)
+        url::authority(url).ok()
     }
 }
 

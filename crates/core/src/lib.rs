@@ -15,5 +15,6 @@ pub mod limits;
 pub mod partition;
 pub mod route;
 pub mod time;
+mod url;
 pub mod why;
 pub mod worker;

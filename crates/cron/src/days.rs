@@ -42,6 +42,13 @@ pub(crate) struct Days {
 }
 
 impl Days {
+    /// Every day.
+    pub(crate) const EVERY: Days = Days {
+        by_date: ByDate { days: EVERY_DATE, before_last: 0, nearest: 0, nearest_before_last: 0 },
+        by_weekday: ByWeekday { every: ALL_WEEKDAYS, last: 0, nth: [0; 5] },
+        join: Join::And,
+    };
+
     /// Whether every day of every month matches.
     pub(crate) fn is_every(&self) -> bool {
         self.by_date.days & EVERY_DATE == EVERY_DATE && self.by_weekday.every == ALL_WEEKDAYS
@@ -82,7 +89,7 @@ impl ByDate {
 }
 
 impl ByWeekday {
-    fn of(&self, length: u8, first_weekday: u8) -> u32 {
+    pub(crate) fn of(&self, length: u8, first_weekday: u8) -> u32 {
         if self.every == ALL_WEEKDAYS {
             return month_mask(length);
         }

@@ -12,6 +12,24 @@ pub enum Gap {
     Skip,
 }
 
+impl Gap {
+    /// Every rule.
+    pub const ALL: [Gap; 2] = [Gap::RunAfter, Gap::Skip];
+
+    /// The word that users write and read.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RunAfter => "run_after",
+            Self::Skip => "skip",
+        }
+    }
+
+    /// The rule with this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+}
+
 /// Which pass of an overlap has the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Overlap {
@@ -21,6 +39,25 @@ pub enum Overlap {
     Last,
     /// Both.
     Both,
+}
+
+impl Overlap {
+    /// Every rule.
+    pub const ALL: [Overlap; 3] = [Overlap::First, Overlap::Last, Overlap::Both];
+
+    /// The word that users write and read.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Last => "last",
+            Self::Both => "both",
+        }
+    }
+
+    /// The rule with this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
 }
 
 /// An explicit rule, obeyed literally by every expression.
@@ -46,6 +83,15 @@ pub enum DstPolicy {
 }
 
 impl DstPolicy {
+    /// The default with one half of it, or both, replaced; what is not given is as the expression has it by default.
+    pub fn replaced(gap: Option<Gap>, overlap: Option<Overlap>, is_interval: bool) -> Self {
+        if gap.is_none() && overlap.is_none() {
+            return Self::Standard;
+        }
+        let standard = Self::Standard.rule(is_interval);
+        Self::Custom(Dst { gap: gap.unwrap_or(standard.gap), overlap: overlap.unwrap_or(standard.overlap) })
+    }
+
     /// The rule that an expression follows.
     pub(crate) fn rule(self, is_interval: bool) -> Dst {
         match self {

@@ -8,8 +8,10 @@ pub struct Error {
     pub code: ErrorCode,
     /// The cron field in which it is, for example `minute`; none if the mistake is not in one field.
     pub field: Option<&'static str>,
-    /// Byte offset of the mistake in the text as it was given.
+    /// Byte offset of the mistake in the text as it was given; of a calendar, in the item.
     pub position: Option<usize>,
+    /// The list of a calendar (`exclude` or `include`) and the place in it, from 0, of the item that is wrong.
+    pub item: Option<(&'static str, usize)>,
     /// One clause: what is wrong, and what would be right.
     pub message: String,
     /// What was probably meant, if that can be guessed.
@@ -47,6 +49,8 @@ pub enum ErrorCode {
     BadPeriod,
     /// An instant that is no RFC 3339.
     BadInstant,
+    /// A date or time of day of a calendar that does not exist.
+    BadDate,
 }
 
 impl ErrorCode {
@@ -67,13 +71,14 @@ impl ErrorCode {
             Self::UnknownZone => "unknown_zone",
             Self::BadPeriod => "bad_period",
             Self::BadInstant => "bad_instant",
+            Self::BadDate => "bad_date",
         }
     }
 }
 
 impl Error {
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, field: None, position: None, message: message.into(), hint: None }
+        Self { code, field: None, position: None, item: None, message: message.into(), hint: None }
     }
 
     pub(crate) fn at(mut self, position: usize) -> Self {
@@ -84,6 +89,15 @@ impl Error {
     pub(crate) fn in_field(mut self, field: &'static str) -> Self {
         self.message = format!("{field}: {}", self.message);
         self.field = Some(field);
+        self
+    }
+
+    pub(crate) fn in_item(mut self, list: &'static str, place: usize, item: &str) -> Self {
+        let shown: String = item.trim().chars().take(40).collect();
+        self.message = format!("\"{shown}\": {}", self.message);
+        self.item = Some((list, place));
+        // What is wrong with a whole item is wrong from its start on.
+        self.position.get_or_insert(item.len() - item.trim_start().len());
         self
     }
 

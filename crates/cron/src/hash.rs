@@ -2,6 +2,15 @@
 
 use crate::field::Field;
 
+/// The seed of a name, for [`crate::Schedule::cron_hashed`]: the same for ever, since slots follow from it.
+pub fn seed_of(name: &str) -> u64 {
+    // FNV-1a, then mixed, so that names that differ in their last digit lie apart.
+    let hash = name
+        .bytes()
+        .fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
+    mix(hash)
+}
+
 /// A number below `below` for this field of the expression that has this seed.
 ///
 /// Every field draws its own number, so that `H H * * *` spreads jobs over the whole day.
@@ -31,6 +40,16 @@ fn mix(input: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_seed_of_a_name_stays_what_it_is() {
+        assert_eq!(seed_of("nightly-settle"), seed_of("nightly-settle"));
+        assert_eq!(seed_of(""), mix(0xCBF2_9CE4_8422_2325));
+        let mut minutes: Vec<u16> = (0..60).map(|n| pick(seed_of(&format!("job-{n}")), Field::Minute, 60)).collect();
+        minutes.sort_unstable();
+        minutes.dedup();
+        assert!(minutes.len() > 30, "60 names share {} minutes", minutes.len());
+    }
 
     #[test]
     fn hashed_minutes_are_spread_evenly_and_independent_of_hours() {

@@ -20,10 +20,11 @@
 //! - slots of a cron schedule or a fixed rate lie in 1970..=2199 (up to [`HORIZON`]), so every search is bounded;
 //! - no input makes it panic or search for longer than a millisecond.
 //!
-//! Absent on purpose: a clock, randomness, I/O, calendars and jitter (they come after the slot, in `core`).
+//! Absent on purpose: a clock, randomness, I/O, and jitter (it comes after the slot, in `core`).
 
 #![deny(missing_docs)]
 
+mod calendar;
 mod civil;
 mod cron;
 mod days;
@@ -33,6 +34,7 @@ mod explain;
 mod field;
 mod hash;
 mod item;
+mod open;
 mod schedule;
 mod slots;
 mod time;
@@ -40,10 +42,13 @@ mod wall;
 mod zone;
 mod zone_hint;
 
+pub use calendar::Calendar;
 pub use cron::{Cron, Dialect};
 pub use dst::{Dst, DstPolicy, Gap, Overlap};
 pub use error::{Error, ErrorCode};
 pub use explain::Lang;
+pub use hash::seed_of;
+pub use open::Active;
 pub use schedule::{Kind, PERIOD_MAX_MS, PERIOD_MIN_MS, Schedule, Slots};
 pub use time::{HORIZON, UnixMs};
 pub use zone::{Zone, tzdb_version};

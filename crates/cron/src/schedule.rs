@@ -5,10 +5,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::calendar::Calendar;
 use crate::cron::{Cron, Dialect};
-use crate::dst::{Dst, DstPolicy, Gap, Overlap};
+use crate::dst::{Dst, DstPolicy};
 use crate::error::{Error, ErrorCode};
 use crate::explain::{self, Lang};
+use crate::open::{Active, Open};
 use crate::slots::Search;
 use crate::time::{HORIZON, UnixMs};
 use crate::zone::Zone;
@@ -18,7 +20,7 @@ pub const PERIOD_MIN_MS: u64 = 1_000;
 /// The longest period or delay: a thousand days.
 pub const PERIOD_MAX_MS: u64 = 1_000 * 86_400_000;
 
-/// When a job is due. Immutable; a clone is one pointer; equal, ordered and hashed by [`Schedule::text`].
+/// When a job is due. Immutable; a clone is one pointer; equal, ordered and hashed by [`Schedule::text`] and its calendar.
 #[derive(Clone, Debug)]
 pub struct Schedule(Arc<Inner>);
 
@@ -27,6 +29,8 @@ struct Inner {
     text: Box<str>,
     zone: Zone,
     spec: Spec,
+    calendar: Option<Calendar>,
+    active: Active,
 }
 
 #[derive(Clone, Debug)]
@@ -53,12 +57,17 @@ pub enum Kind {
 impl Schedule {
     /// An expression in a zone.
     pub fn cron(expr: &str, dialect: Dialect, zone: Zone, dst: DstPolicy) -> Result<Self, Error> {
-        Ok(Self::new(zone, Spec::Cron { cron: Cron::parse(expr, dialect)?, dst }))
+        Ok(Self::of_cron(Cron::parse(expr, dialect)?, zone, dst))
     }
 
     /// An expression that may have `H`, drawn from the seed (of the job's name, say).
     pub fn cron_hashed(expr: &str, dialect: Dialect, zone: Zone, dst: DstPolicy, seed: u64) -> Result<Self, Error> {
-        Ok(Self::new(zone, Spec::Cron { cron: Cron::parse_hashed(expr, dialect, seed)?, dst }))
+        Ok(Self::of_cron(Cron::parse_hashed(expr, dialect, seed)?, zone, dst))
+    }
+
+    /// A parsed expression in a zone.
+    pub fn of_cron(cron: Cron, zone: Zone, dst: DstPolicy) -> Self {
+        Self::new(zone, Spec::Cron { cron, dst })
     }
 
     /// A fixed rate. Slots are the multiples of the period since the Unix epoch, so they do not depend on when a server
@@ -77,15 +86,32 @@ impl Schedule {
         Self::new(Zone::utc(), Spec::Once { at })
     }
 
-    /// The same schedule in another zone. For all but cron, the zone is only for display.
+    /// The same schedule in another zone. For all but cron, the zone is that of its calendar, and for display.
     #[must_use]
     pub fn with_zone(&self, zone: Zone) -> Self {
-        Self::new(zone, self.0.spec.clone())
+        Self::limited(zone, self.0.spec.clone(), self.0.calendar.clone(), self.0.active)
+    }
+
+    /// The same schedule without the slots that the calendar closes, read in its zone.
+    #[must_use]
+    pub fn with_calendar(&self, calendar: Option<Calendar>) -> Self {
+        let calendar = calendar.filter(|calendar| !calendar.is_empty());
+        Self::limited(self.0.zone.clone(), self.0.spec.clone(), calendar, self.0.active)
+    }
+
+    /// The same schedule with only those of its slots that lie within these bounds.
+    #[must_use]
+    pub fn with_active(&self, active: Active) -> Self {
+        Self::limited(self.0.zone.clone(), self.0.spec.clone(), self.0.calendar.clone(), active)
     }
 
     fn new(zone: Zone, spec: Spec) -> Self {
-        let text = canonical(&spec, &zone).into();
-        Self(Arc::new(Inner { text, zone, spec }))
+        Self::limited(zone, spec, None, Active::ALWAYS)
+    }
+
+    fn limited(zone: Zone, spec: Spec, calendar: Option<Calendar>, active: Active) -> Self {
+        let text = canonical(&spec, &zone, active).into();
+        Self(Arc::new(Inner { text, zone, spec, calendar, active }))
     }
 
     /// The kind of this schedule.
@@ -119,6 +145,28 @@ impl Schedule {
         }
     }
 
+    /// What it leaves out.
+    pub fn calendar(&self) -> Option<&Calendar> {
+        self.0.calendar.as_ref()
+    }
+
+    /// From when until when it has slots.
+    pub fn active(&self) -> Active {
+        self.0.active
+    }
+
+    /// The first instant at or after `at` that calendar and bounds leave open; where a job whose instants are no slots,
+    /// one with a fixed delay, may run next.
+    pub fn first_open(&self, at: UnixMs) -> Option<UnixMs> {
+        let at = at.max(self.0.active.first());
+        let found = self.open().map_or(Some(at), |open| open.first_from(at));
+        found.filter(|found| *found <= self.0.active.last().min(HORIZON))
+    }
+
+    fn open(&self) -> Option<Open<'_>> {
+        self.0.calendar.as_ref().map(|calendar| Open { calendar, zone: &self.0.zone })
+    }
+
     /// The period, of a fixed rate.
     pub fn period_ms(&self) -> Option<u64> {
         match &self.0.spec {
@@ -137,32 +185,34 @@ impl Schedule {
 
     /// The first slot strictly after `t`; `None` if there is none up to [`HORIZON`], and always for a fixed delay.
     pub fn next_after(&self, t: UnixMs) -> Option<UnixMs> {
+        let t = t.max(self.0.active.first().plus_ms(-1));
         let found = match &self.0.spec {
             Spec::Cron { cron, dst } => {
                 let second = t.0.div_euclid(1_000).saturating_add(1);
                 self.search(cron, *dst).next(second).map(|second| UnixMs(second * 1_000))
             }
-            Spec::Every { period_ms } => next_multiple(*period_ms, t),
+            Spec::Every { period_ms } => self.next_multiple(*period_ms, t),
             Spec::Delay { .. } => None,
-            Spec::Once { at } => Some(*at).filter(|at| *at > t),
+            Spec::Once { at } => Some(*at).filter(|at| *at > t && self.open().is_none_or(|open| open.is_open(*at))),
         };
         debug_assert!(found.is_none_or(|found| found > t), "a schedule advances");
-        found
+        found.filter(|found| *found <= self.0.active.last())
     }
 
     /// The last slot strictly before `t`.
     pub fn prev_before(&self, t: UnixMs) -> Option<UnixMs> {
+        let t = t.min(self.0.active.last().plus_ms(1));
         let found = match &self.0.spec {
             Spec::Cron { cron, dst } => {
                 let second = t.0.saturating_sub(1).div_euclid(1_000);
                 self.search(cron, *dst).prev(second).map(|second| UnixMs(second * 1_000))
             }
-            Spec::Every { period_ms } => last_multiple(*period_ms, t.plus_ms(-1)),
+            Spec::Every { period_ms } => self.last_multiple(*period_ms, t.plus_ms(-1)),
             Spec::Delay { .. } => None,
-            Spec::Once { at } => Some(*at).filter(|at| *at < t),
+            Spec::Once { at } => Some(*at).filter(|at| *at < t && self.open().is_none_or(|open| open.is_open(*at))),
         };
         debug_assert!(found.is_none_or(|found| found < t), "a schedule goes back");
-        found
+        found.filter(|found| *found >= self.0.active.first())
     }
 
     /// The last slot at or before `t`.
@@ -184,7 +234,7 @@ impl Schedule {
             Spec::Cron { cron, dst: DstPolicy::Quartz } if (0..=HORIZON.0).contains(&t.0) => {
                 let second = t.0.div_euclid(1_000);
                 let search = self.search(cron, DstPolicy::Quartz);
-                search.next(search.same_wall_in_second_pass(second) + 1).map(|second| UnixMs(second * 1_000))
+                self.next_after(UnixMs(search.same_wall_in_second_pass(second) * 1_000))
             }
             Spec::Cron { .. } | Spec::Every { .. } | Spec::Delay { .. } | Spec::Once { .. } => self.next_after(t),
         }
@@ -196,16 +246,18 @@ impl Schedule {
     }
 
     /// How many slots lie after `after_excl` up to and including `until_incl`, but at most `limit`.
-    /// Constant time for a fixed rate, else one search a slot.
+    /// Constant time for a fixed rate without a calendar, else one search a slot.
     pub fn count_between(&self, after_excl: UnixMs, until_incl: UnixMs, limit: u64) -> u64 {
         match &self.0.spec {
-            Spec::Every { period_ms } => {
+            Spec::Every { period_ms } if self.0.calendar.is_none() => {
+                let after_excl = after_excl.max(self.0.active.first().plus_ms(-1));
+                let until_incl = until_incl.min(self.0.active.last());
                 // Slot k is k periods after the epoch, so the number of slots before an instant is its quotient.
                 let slots_until = |t: UnixMs| t.0.clamp(-1, HORIZON.0).div_euclid(*period_ms);
                 let count = slots_until(until_incl).saturating_sub(slots_until(after_excl));
                 u64::try_from(count).unwrap_or(0).min(limit)
             }
-            Spec::Cron { .. } | Spec::Delay { .. } | Spec::Once { .. } => {
+            Spec::Cron { .. } | Spec::Every { .. } | Spec::Delay { .. } | Spec::Once { .. } => {
                 let slots = self.between(after_excl, until_incl);
                 (1..=limit).zip(slots).last().map_or(0, |(count, _)| count)
             }
@@ -214,15 +266,16 @@ impl Schedule {
 
     /// The schedule in words.
     pub fn explain(&self, lang: Lang) -> String {
-        match &self.0.spec {
+        let own = match &self.0.spec {
             Spec::Cron { cron, dst } => explain::cron(cron, *dst, &self.0.zone, lang),
             Spec::Every { period_ms } => explain::every(*period_ms, lang),
             Spec::Delay { delay_ms } => explain::delay(*delay_ms, lang),
             Spec::Once { at } => explain::once(&self.0.zone.format(*at), lang),
-        }
+        };
+        own + &explain::limits(self.0.calendar.as_ref(), self.0.active, &self.0.zone, lang)
     }
 
-    /// The canonical text: equal schedules have equal texts.
+    /// The canonical text: equal schedules have equal texts. It leaves the calendar out.
     pub fn text(&self) -> &str {
         &self.0.text
     }
@@ -232,14 +285,39 @@ impl Schedule {
         self.0.text.to_string()
     }
 
+    /// The first open multiple of the period after `t`. Each round passes a closed span, of which a day has few.
+    fn next_multiple(&self, period_ms: i64, t: UnixMs) -> Option<UnixMs> {
+        let mut found = next_multiple(period_ms, t)?;
+        let Some(open) = self.open() else { return Some(found) };
+        while !open.is_open(found) {
+            let opens = open.first_from(found)?;
+            assert!(opens > found, "a closed instant is not open");
+            found = next_multiple(period_ms, opens.plus_ms(-1))?;
+        }
+        Some(found)
+    }
+
+    /// The last open multiple of the period at or before `t`.
+    fn last_multiple(&self, period_ms: i64, t: UnixMs) -> Option<UnixMs> {
+        let mut found = last_multiple(period_ms, t)?;
+        let Some(open) = self.open() else { return Some(found) };
+        while !open.is_open(found) {
+            let closes = open.last_to(found)?;
+            assert!(closes < found, "a closed instant is not open");
+            found = last_multiple(period_ms, closes)?;
+        }
+        Some(found)
+    }
+
     fn search<'s>(&'s self, cron: &'s Cron, dst: DstPolicy) -> Search<'s> {
-        Search { wall: cron.wall(), zone: &self.0.zone, dst: dst.rule(cron.is_interval()) }
+        let calendar = self.0.calendar.as_ref();
+        Search { wall: cron.wall(), calendar, zone: &self.0.zone, dst: dst.rule(cron.is_interval()) }
     }
 }
 
 impl PartialEq for Schedule {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.text() == other.text()
+        Arc::ptr_eq(&self.0, &other.0) || (self.text() == other.text() && self.0.calendar == other.0.calendar)
     }
 }
 
@@ -253,7 +331,7 @@ impl PartialOrd for Schedule {
 
 impl Ord for Schedule {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.text().cmp(other.text())
+        self.text().cmp(other.text()).then_with(|| self.0.calendar.cmp(&other.0.calendar))
     }
 }
 
@@ -306,26 +384,25 @@ fn last_multiple(period_ms: i64, t: UnixMs) -> Option<UnixMs> {
     (until >= 0).then(|| UnixMs(until - until % period_ms))
 }
 
-fn canonical(spec: &Spec, zone: &Zone) -> String {
+fn canonical(spec: &Spec, zone: &Zone, active: Active) -> String {
     let zone = zone.name();
-    match spec {
+    let mut text = match spec {
         Spec::Cron { cron, dst } => {
             let dst = match dst {
-                DstPolicy::Standard => "standard",
-                DstPolicy::Quartz => "quartz",
-                DstPolicy::Custom(Dst { gap, overlap }) => match (gap, overlap) {
-                    (Gap::RunAfter, Overlap::First) => "run_after+first",
-                    (Gap::RunAfter, Overlap::Last) => "run_after+last",
-                    (Gap::RunAfter, Overlap::Both) => "run_after+both",
-                    (Gap::Skip, Overlap::First) => "skip+first",
-                    (Gap::Skip, Overlap::Last) => "skip+last",
-                    (Gap::Skip, Overlap::Both) => "skip+both",
-                },
+                DstPolicy::Standard => "standard".to_owned(),
+                DstPolicy::Quartz => "quartz".to_owned(),
+                DstPolicy::Custom(Dst { gap, overlap }) => format!("{}+{}", gap.as_str(), overlap.as_str()),
             };
             format!("cron({}, \"{}\", {zone}, dst={dst})", cron.dialect().as_str(), cron.text())
         }
         Spec::Every { period_ms } => format!("every({period_ms}ms, {zone})"),
         Spec::Delay { delay_ms } => format!("delay({delay_ms}ms, {zone})"),
         Spec::Once { at } => format!("once({at}, {zone})"),
+    };
+    for (word, bound) in [("from", active.from), ("until", active.until)] {
+        if let Some(bound) = bound {
+            text.push_str(&format!(" {word} {bound}"));
+        }
     }
+    text
 }

@@ -10,6 +10,7 @@
 //! halving. jiff's own list of changes is not used: 1.0.2 leaves out the last explicit one when it lists backwards
 //! (America/Ciudad_Juarez, 2022-11-30).
 
+use crate::calendar::Calendar;
 use crate::civil::DAY_S;
 use crate::dst::{Dst, Gap, Overlap};
 use crate::time::HORIZON;
@@ -34,6 +35,7 @@ const STEPS_MAX: u32 = 20_000;
 
 pub(crate) struct Search<'s> {
     pub(crate) wall: &'s Wall,
+    pub(crate) calendar: Option<&'s Calendar>,
     pub(crate) zone: &'s Zone,
     pub(crate) dst: Dst,
 }
@@ -105,7 +107,7 @@ impl Search<'_> {
 
     fn step_up(&self, from: i64) -> Step {
         let offset_s = self.zone.offset_s(from - MARGIN_S);
-        let candidate = self.wall.next(from + offset_s);
+        let candidate = self.wall.next(from + offset_s, self.calendar);
         match candidate.and_then(|wall| self.slot_if_steady(from, wall, offset_s, MARGIN_S)) {
             Some(found) => Step::Slot(found),
             None => self.step_up_by_segment(from),
@@ -120,7 +122,7 @@ impl Search<'_> {
         }
         let (first, end) = self.own_walls(&segment);
         let local = from + segment.offset_s;
-        let candidate = self.wall.next(local.max(first));
+        let candidate = self.wall.next(local.max(first), self.calendar);
         match (candidate, segment.end) {
             (Some(wall), _) if wall < end => Step::Slot(wall - segment.offset_s),
             // In an overlap the wall clock goes back, to matches that are behind the candidate.
@@ -132,7 +134,7 @@ impl Search<'_> {
 
     fn step_down(&self, from: i64) -> Step {
         let offset_s = self.zone.offset_s(from + MARGIN_S);
-        let candidate = self.wall.prev(from + offset_s);
+        let candidate = self.wall.prev(from + offset_s, self.calendar);
         match candidate.and_then(|wall| self.slot_if_steady(from, wall, offset_s, -MARGIN_S)) {
             Some(found) => Step::Slot(found),
             None => self.step_down_by_segment(from),
@@ -162,7 +164,7 @@ impl Search<'_> {
         segment.start = segment.start.or(Some((from - SPAN_S, segment.offset_s)));
         let (first, end) = self.own_walls(&segment);
         let local = from + segment.offset_s;
-        let candidate = self.wall.prev(local.min(end - 1));
+        let candidate = self.wall.prev(local.min(end - 1), self.calendar);
         if let Some(wall) = candidate.filter(|wall| *wall >= first) {
             return Step::Slot(wall - segment.offset_s);
         }
@@ -211,13 +213,16 @@ impl Search<'_> {
         (first, end)
     }
 
-    /// The slot at the start of a segment that stands for the matches inside the gap before it.
+    /// The slot at the start of a segment that stands for the matches inside the gap before it. Both must be open: a
+    /// match that a calendar closes is none, and no slot is at a closed instant.
     fn gap_slot(&self, segment: &Segment) -> Option<i64> {
         let (start, before) = segment.start?;
         let lost = match self.dst.gap {
             Gap::Skip => None,
-            Gap::RunAfter => self.wall.next(start + before),
+            Gap::RunAfter => self.wall.next(start + before, self.calendar),
         };
-        lost.filter(|wall| *wall < start + segment.offset_s).map(|_| start)
+        let after = start + segment.offset_s;
+        let is_open = |calendar: &Calendar| calendar.is_open(after);
+        lost.filter(|wall| *wall < after && self.calendar.is_none_or(is_open)).map(|_| start)
     }
 }

@@ -52,6 +52,12 @@ pub(crate) fn write_wall(out: &mut impl fmt::Write, wall: i64) -> fmt::Result {
     write!(out, "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)
 }
 
+/// So many ASCII digits and nothing else.
+pub(crate) fn read_number(text: &str, digits: usize) -> Option<i64> {
+    let is_plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_plain.then(|| text.parse().ok()).flatten()
+}
+
 /// Reads the parts of an instant from left to right; errors are byte positions.
 struct Reader<'t> {
     rest: &'t str,

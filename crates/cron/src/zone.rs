@@ -11,6 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
+use crate::civil::DAY_S;
 use crate::error::{Error, ErrorCode};
 use crate::time::{UnixMs, write_wall};
 use crate::zone_hint;
@@ -91,6 +92,28 @@ impl Zone {
             Rule::Fixed(_) | Rule::Iana(_) => text.push_str(&offset_text(offset_s)),
         }
         text
+    }
+
+    /// The first instant of a date, given as `2026-12-31`; where midnight is skipped, that of the change.
+    pub fn day_start(&self, date: &str) -> Result<UnixMs, Error> {
+        Ok(self.day_starts(crate::calendar::day_of(date)?))
+    }
+
+    /// The last instant of a date.
+    pub fn day_end(&self, date: &str) -> Result<UnixMs, Error> {
+        Ok(self.day_starts(crate::calendar::day_of(date)? + 1).plus_ms(-1))
+    }
+
+    fn day_starts(&self, day: i64) -> UnixMs {
+        let wall = day * DAY_S;
+        // With the offset of the day before: right unless the clocks change before midnight.
+        let before = self.offset_s(wall - DAY_S - self.offset_s(wall));
+        let second = [before, self.offset_s(wall - before)]
+            .into_iter()
+            .map(|offset_s| wall - offset_s)
+            .find(|second| second + self.offset_s(*second) == wall)
+            .unwrap_or(wall - before);
+        UnixMs(second * 1_000)
     }
 
     /// Seconds east of UTC at this instant.
@@ -178,7 +201,6 @@ fn offset_of(name: &str) -> Option<Result<i64, String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::civil::DAY_S;
     use crate::slots::FIRST_S;
 
     #[test]
@@ -223,6 +245,28 @@ mod tests {
                 None => assert_eq!(error.hint.filter(|_| text == "Mars/Olympus"), None, "{text}"),
             }
         }
+    }
+
+    #[test]
+    fn a_day_starts_and_ends_where_its_zone_says() {
+        for (zone, date, start, end) in [
+            ("UTC", "2026-12-31", "2026-12-31T00:00:00Z", "2026-12-31T23:59:59.999Z"),
+            ("Asia/Shanghai", "2026-12-31", "2026-12-30T16:00:00Z", "2026-12-31T15:59:59.999Z"),
+            // Midnight is skipped in Beirut, and comes twice in Havana; clocks change within the day in Berlin.
+            ("Asia/Beirut", "2026-03-29", "2026-03-28T22:00:00Z", "2026-03-29T20:59:59.999Z"),
+            ("America/Havana", "2025-11-02", "2025-11-02T04:00:00Z", "2025-11-03T04:59:59.999Z"),
+            ("Europe/Berlin", "2026-10-25", "2026-10-24T22:00:00Z", "2026-10-25T22:59:59.999Z"),
+            ("Europe/Berlin", "2026-10-26", "2026-10-25T23:00:00Z", "2026-10-26T22:59:59.999Z"),
+            // A day that never was: it starts and ends with the jump over it.
+            ("Pacific/Apia", "2011-12-30", "2011-12-30T10:00:00Z", "2011-12-30T09:59:59.999Z"),
+        ] {
+            let zone = Zone::parse(zone).unwrap();
+            let instant = |text| UnixMs::parse_rfc3339(text).unwrap();
+            assert_eq!(zone.day_start(date).unwrap(), instant(start), "{date} in {}", zone.name());
+            assert_eq!(zone.day_end(date).unwrap(), instant(end), "{date} in {}", zone.name());
+        }
+        assert_eq!(Zone::utc().day_start("2026-02-30").unwrap_err().code, ErrorCode::BadDate);
+        assert_eq!(Zone::utc().day_start("12-25").unwrap_err().code, ErrorCode::BadDate);
     }
 
     #[test]

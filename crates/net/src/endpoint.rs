@@ -41,8 +41,8 @@ impl Endpoint {
         let uri: Uri =
             url.parse().map_err(|_| bad("is not a URL; blanks and control characters must be percent-encoded"))?;
         let is_tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
+            Some(scheme) if scheme.eq_ignore_ascii_case("http") => false,
+            Some(scheme) if scheme.eq_ignore_ascii_case("https") => true,
             Some(_) | None => return Err(bad("is not an absolute http or https URL")),
         };
         let authority = uri.authority().ok_or_else(|| bad("names no host"))?;
@@ -104,6 +104,7 @@ mod tests {
             ("http://partner.example./ping?x=1#here", false, "partner.example", 80, "partner.example.", "/ping?x=1"),
             ("http://[::1]:80/a", false, "::1", 80, "[::1]:80", "/a"),
             ("https://[fe80::1]", true, "fe80::1", 443, "[fe80::1]", "/"),
+            ("HTTP://H/", false, "h", 80, "H", "/"),
             ("http://h?q", false, "h", 80, "h", "/?q"),
         ] {
             let endpoint = Endpoint::parse(url).unwrap();

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use http::StatusCode;
 use rota_wire::error::Error as Wire;
 
+use crate::cli::table::{one_line, width};
+
 /// Why a command did not end well.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -14,8 +16,19 @@ pub(crate) enum Failure {
     Failed(Wire),
     /// The command cannot be meant like this.
     Usage(Wire),
+    /// What was given cannot be read, and this is where.
+    Misread(Box<Misread>),
     /// There is no server, or it did not answer.
     Unreachable(Wire),
+}
+
+/// A text that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Misread {
+    pub(crate) error: Wire,
+    pub(crate) text: Option<String>,
+    /// Byte offset in the text.
+    pub(crate) position: Option<usize>,
 }
 
 impl Failure {
@@ -45,6 +58,10 @@ impl Failure {
             Failure::Said => return ExitCode::from(1),
             Failure::Failed(error) => (1, error),
             Failure::Usage(error) => (2, error),
+            Failure::Misread(misread) => {
+                misread.say(is_json);
+                return ExitCode::from(2);
+            }
             Failure::Unreachable(error) => (3, error),
         };
         if is_json {
@@ -74,19 +91,66 @@ impl From<crate::config::Error> for Failure {
     }
 }
 
+impl Misread {
+    fn say(&self, is_json: bool) {
+        if is_json {
+            let mut json = serde_json::to_value(&self.error).expect("an error is plain data");
+            json["position"] = self.position.into();
+            eprintln!("{json}");
+        } else {
+            eprint!("{}", self.shown());
+        }
+    }
+
+    /// The error, the text with a caret under the place, and what would be right.
+    fn shown(&self) -> String {
+        let place = self.text.as_ref().map(|text| {
+            let before = self.position.and_then(|position| text.get(..position));
+            let caret = before.map(|before| format!("  {}^\n", " ".repeat(width(&one_line(before)))));
+            format!("  {}\n{}", one_line(text), caret.unwrap_or_default())
+        });
+        let (head, hint) = (head(&self.error), hint(&self.error));
+        format!("{head}{}{hint}", place.unwrap_or_default())
+    }
+}
+
 fn wire(code: &str, message: String, hint: Option<String>) -> Wire {
     Wire { code: code.to_owned(), message, field: None, hint }
 }
 
 fn text(error: &Wire) -> String {
+    format!("{}{}", head(error), hint(error))
+}
+
+fn head(error: &Wire) -> String {
     let field = error.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
-    let hint = error.hint.as_ref().map(|hint| format!("  {hint}\n")).unwrap_or_default();
-    format!("rota: {field}{} ({})\n{hint}", error.message, error.code)
+    format!("rota: {field}{} ({})\n", error.message, error.code)
+}
+
+fn hint(error: &Wire) -> String {
+    error.hint.as_ref().map(|hint| format!("  {hint}\n")).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_caret_stands_under_the_place() {
+        let misread = |text: &str, position| Misread {
+            error: wire("bad_name", "unknown name".to_owned(), Some("did you mean TUE?".to_owned())),
+            text: Some(text.to_owned()),
+            position,
+        };
+        let check = |misread: Misread, place: &str| {
+            assert_eq!(misread.shown(), format!("rota: unknown name (bad_name)\n{place}  did you mean TUE?\n"));
+        };
+        check(misread("0 0 * * TUS", Some(8)), "  0 0 * * TUS\n          ^\n");
+        // Wide characters take two columns, and an end of line would move the caret.
+        check(misread("５\n* X", Some(6)), "  ５ * X\n       ^\n");
+        check(misread("* * *", None), "  * * *\n");
+        check(misread("５", Some(1)), "  ５\n");
+    }
 
     #[test]
     fn a_refusal_names_field_and_hint() {

@@ -46,6 +46,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(layers(args.config.as_deref())?, &args),
         Command::Bench(args) => bench::run(out, &args),
         Command::Worker(args) => worker::run(&common, args),
+        Command::Cron(command) => cli::cron::run(out, command),
         Command::Ask(command) => current_thread()?.block_on(ask(&common, out, command)),
     }
 }

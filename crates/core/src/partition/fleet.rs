@@ -332,7 +332,7 @@ impl Fleet {
     pub(super) fn pool_of(&mut self, app: AppId, policy: &Policy, target: &Target, now: Mono) -> PoolIx {
         let key = match target {
             Target::Handler { name, .. } => PoolKey::Handler(name.clone(), policy.selector.clone()),
-            Target::Url { .. } => PoolKey::Host(target.host().unwrap_or_default().to_owned()),
+            Target::Url { .. } => PoolKey::Host(target.host().unwrap_or_default().to_ascii_lowercase()),
         };
         if let Some(ix) = self.pool_index.get(&(app, key.clone())) {
             return *ix;

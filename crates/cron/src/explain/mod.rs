@@ -4,7 +4,10 @@
 //! the same functions; the order of clauses differs (Chinese says the large unit first), so they share no template.
 
 mod en;
+mod limits;
 mod zh;
+
+pub(crate) use limits::limits;
 
 use crate::cron::{Cron, Dialect, starts_with_star};
 use crate::dst::DstPolicy;

@@ -1,18 +1,26 @@
 //! The command line, as clap reads it. What the words mean is decided where they are used.
 
+mod cron;
 mod job;
 mod run;
 mod serve;
 
+use std::sync::LazyLock;
+
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use cron::{CronCommand, CronFields};
 pub(crate) use job::{JobCommand, JobFields};
 pub(crate) use run::{LogsArgs, RunArgs, RunsArgs};
 pub(crate) use serve::{BenchArgs, DevArgs, Scenario, ServeArgs, WorkerArgs};
 
+/// The version, and that of the time-zone database that slots follow from.
+static LONG_VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{}\ntzdb {}", env!("CARGO_PKG_VERSION"), rota_cron::tzdb_version()));
+
 /// Decides when work runs, who runs it, and proves that it ran.
 #[derive(Debug, Parser)]
-#[command(name = "rota", version, propagate_version = true, max_term_width = 110)]
+#[command(name = "rota", version, long_version = LONG_VERSION.as_str(), propagate_version = true, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -47,6 +55,9 @@ pub(crate) enum Command {
     Worker(WorkerArgs),
     #[command(flatten)]
     Ask(Ask),
+    /// Look at a cron expression, without a server
+    #[command(subcommand)]
+    Cron(CronCommand),
     /// Measure a server of its own on this machine, under load
     Bench(BenchArgs),
     /// The configuration
@@ -174,6 +185,10 @@ mod tests {
             "workers --app etl",
             "bench sustained --rate 1000 --seconds 5 --workers 8 --jobs 100",
             "config show",
+            "cron next * --zone Asia/Shanghai --from 2026-12-01T00:00:00Z --count 3 --gap skip --overlap both --json",
+            "cron next - --dialect quartz --dst quartz",
+            "cron next * --dst-gap run_after --dst-overlap last --timezone -03:30 --job a",
+            "cron explain * --lang zh",
         ] {
             check(line, Ok(()));
         }
@@ -193,6 +208,9 @@ mod tests {
         check("token add", Err(ErrorKind::MissingRequiredArgument));
         check("worker --app etl", Err(ErrorKind::MissingRequiredArgument));
         check("logs r1 --attempt 0", Err(ErrorKind::ValueValidation));
+        check("cron next * --dst quartz --gap skip", Err(ErrorKind::ArgumentConflict));
+        check("cron next * --dialect aws", Err(ErrorKind::InvalidValue));
+        check("cron next * --count 100001", Err(ErrorKind::ValueValidation));
         check("rnus", Err(ErrorKind::InvalidSubcommand));
     }
 }

@@ -10,6 +10,14 @@ pub(crate) fn time(rfc3339: &str) -> String {
     }
 }
 
+/// `2026-12-01 02:00:00 +08:00`, for times that may be years away.
+pub(crate) fn moment_of(rfc3339: &str) -> String {
+    match parts(rfc3339) {
+        Some((date, clock, _, offset)) => format!("{date} {clock} {offset}"),
+        None => rfc3339.to_owned(),
+    }
+}
+
 /// `02:00:00.004 +08:00` for each, with the dates in front if they are not all of one day.
 pub(crate) fn moments(times: &[&str]) -> Vec<String> {
     let dates: BTreeSet<&str> = times.iter().filter_map(|time| Some(parts(time)?.0)).collect();
