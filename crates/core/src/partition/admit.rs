@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::Machine;
-use super::fleet::{PoolIx, WorkerIx};
+use super::fleet::WorkerIx;
 use super::jobs::JobIx;
 use super::pipeline::After;
+use super::pools::PoolIx;
 use super::runs::{Attempt, Life, Phase, Run, Shard};
 use super::timer::Timer;
 use crate::batch::{self, Origin, Row, RunState};
@@ -75,7 +76,7 @@ impl Machine {
             let worker = match next.take() {
                 Some(worker) => Some(worker),
                 None if has_nobody => None,
-                None => self.fleet.pick(pool, strategy, self.config.send_credits, now.mono).ok(),
+                None => self.fleet.pick(pool, strategy, now.mono).ok(),
             };
             has_nobody |= worker.is_none();
             match worker {
@@ -164,7 +165,7 @@ impl Machine {
                 return false;
             }
             let strategy = self.runs.run(id).policy.strategy;
-            match self.fleet.pick(pool, strategy, self.config.send_credits, now.mono) {
+            match self.fleet.pick(pool, strategy, now.mono) {
                 Ok(worker) => {
                     self.fleet.pool_mut(pool).waiting.pop_front();
                     let attempt = self.reserve(now, id, shard, worker);
@@ -181,12 +182,11 @@ impl Machine {
     fn reserve(&mut self, now: Now, run: RunId, shard: u32, worker: WorkerIx) -> AttemptId {
         let no = u32::try_from(self.runs.run(run).shards[shard as usize].attempts.len()).expect("bounded") + 1;
         let id = if shard == 0 && no == 1 { run.first_attempt() } else { AttemptId(self.mint()) };
-        let live = self.fleet.worker_mut(worker);
-        live.attempts.insert(id);
-        live.sending += 1;
+        self.fleet.occupy(worker, id, true);
         if planted!(self.config, LoadCountedTwice) {
-            live.attempts.insert(AttemptId(id.0 | (1 << 60)));
+            self.fleet.worker_mut(worker).attempts.insert(AttemptId(id.0 | (1 << 60)));
         }
+        let live = self.fleet.worker(worker);
         let incarnation = live.registration.incarnation;
         let to = (!live.is_host).then(|| live.registration.clone());
         self.fleet.place();

@@ -53,7 +53,7 @@ impl Machine {
                 return Err(format!("{}: {} credits out, counted {}", live.registration.name, credits, live.sending));
             }
         }
-        Ok(())
+        self.fleet.check_standings()
     }
 
     fn check_pending(&self) -> Result<(), String> {

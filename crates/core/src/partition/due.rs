@@ -4,9 +4,9 @@
 use rota_cron::Kind;
 
 use super::Machine;
-use super::fleet::PoolIx;
 use super::gate::{Budget, Considered, progressive};
 use super::jobs::{JobIx, Place};
+use super::pools::PoolIx;
 use super::timer::Timer;
 use crate::batch::{Origin, Row, Run, RunState};
 use crate::id::RunId;
@@ -28,7 +28,9 @@ impl Machine {
             if self.clock.is_good() {
                 is_caught_up &= self.retry_held(now, pool, &mut budget);
             }
-            self.fleet.rest_if_idle(pool);
+            if self.fleet.pool(pool).waiting.is_empty() && self.jobs.held_first(pool).is_none() {
+                self.fleet.rest(pool);
+            }
         }
         if self.clock.is_good() {
             is_caught_up &= self.fire_due(now, &mut budget);
@@ -65,15 +67,12 @@ impl Machine {
         let slot = self.judge_lateness(now, ix, slot, now.wall);
         let pool = self.jobs.get(ix).pool;
         let considered = match self.fleet.pool(pool).blocked {
-            Some(why) if !self.fleet.pool(pool).held.is_empty() => Considered::Held(why),
+            Some(why) if self.jobs.held_first(pool).is_some() => Considered::Held(why),
             Some(_) | None => self.consider(now, ix, slot, budget),
         };
         if let Considered::Held(why) = considered {
             self.jobs.hold(ix, slot, why, now.wall);
-            if self.jobs.get(ix).queued != Some(pool) {
-                self.jobs.get_mut(ix).queued = Some(pool);
-                self.fleet.queue_held(pool, ix);
-            }
+            self.fleet.wake(pool);
             if let Some(deadline) = self.start_deadline(ix, slot) {
                 let wait = u64::try_from(deadline.0.saturating_sub(now.wall.0)).unwrap_or(0);
                 self.timers.add(now.mono.plus(wait + 1), Timer::HeldDeadline(ix));
@@ -84,18 +83,7 @@ impl Machine {
     fn retry_held(&mut self, now: Now, pool: PoolIx, budget: &mut Budget) -> bool {
         // Behind the front they waited for what the front waited for.
         let waited_for = self.fleet.pool(pool).blocked;
-        while let Some(ix) = self.fleet.pool(pool).held.front().copied() {
-            let slot = match self.jobs.holds(ix).then(|| self.jobs.get(ix)) {
-                Some(live) if live.pool == pool => match live.place {
-                    Place::Held { slot, .. } => Some(slot),
-                    Place::Timeline(_) | Place::Rest => None,
-                },
-                Some(_) | None => None,
-            };
-            let Some(slot) = slot else {
-                self.unqueue(pool, ix);
-                continue;
-            };
+        while let Some((slot, ix)) = self.jobs.held_first(pool) {
             if !self.may_write(ix) {
                 return false;
             }
@@ -103,7 +91,7 @@ impl Machine {
                 self.jobs.set_held_why(ix, why);
             }
             match self.consider(now, ix, slot, budget) {
-                Considered::Covered => self.unqueue(pool, ix),
+                Considered::Covered => {}
                 Considered::Held(why) => {
                     self.fleet.pool_mut(pool).blocked = Some(why);
                     self.jobs.set_held_why(ix, why);
@@ -112,14 +100,6 @@ impl Machine {
             }
         }
         true
-    }
-
-    /// Takes the first entry of a pool's queue.
-    fn unqueue(&mut self, pool: PoolIx, ix: JobIx) {
-        self.fleet.pool_mut(pool).held.pop_front();
-        if self.jobs.holds(ix) && self.jobs.get(ix).queued == Some(pool) {
-            self.jobs.get_mut(ix).queued = None;
-        }
     }
 
     /// A held slot's start deadline may have passed.
@@ -153,7 +133,7 @@ impl Machine {
         let id = RunId(self.mint());
         let live = self.jobs.get(ix);
         let (app, job, version) = (live.app, live.id, live.version);
-        self.fired_max = self.fired_max.max(last);
+        self.fired(last);
         self.stats.slot(app, state, Some(why), slots);
         self.pipeline.write(Row::Run(Box::new(Run {
             id,
@@ -218,6 +198,6 @@ impl Machine {
         self.jobs.set_state(ix, JobState::Finished);
         let job = self.jobs.get(ix).id;
         self.touched.push(ix);
-        self.pipeline.write(Row::JobState { job, state: JobState::Finished, at: now.wall, by: "schedule".into() });
+        self.pipeline.write_last(Row::JobState { job, state: JobState::Finished, at: now.wall, by: "schedule".into() });
     }
 }

@@ -1,17 +1,15 @@
-//! Apps, their workers, and the pools from which a job may choose.
+//! Apps and their workers.
 //!
 //! Load is derived: a worker's load is the set of its unreleased attempts, kept in [`Live::attempts`].
 //! There is no counter beside that set; `sending` counts the members of it that hold a send credit,
-//! and [`super::Machine::check`] recounts it.
+//! and [`super::Machine::check`] recounts it. Who may be chosen, and who is, is in [`super::pools`].
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::jobs::JobIx;
-use crate::id::{AppId, AttemptId, Incarnation, RunId, WorkerId};
-use crate::job::{Policy, Strategy, Target};
-use crate::label::{Labels, Selector};
-use crate::route::{self, Candidate};
+use super::pools::{Group, Pools};
+use crate::id::{AppId, AttemptId, Incarnation, WorkerId};
+use crate::label::Labels;
 use crate::time::{Mono, UnixMs};
 use crate::why::Why;
 use crate::worker::{App, Protocol, Registration, Secret, WorkerState};
@@ -19,10 +17,6 @@ use crate::worker::{App, Protocol, Registration, Secret, WorkerState};
 /// A worker's place in the fleet's table; never used again for another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct WorkerIx(pub(super) u32);
-
-/// A pool's place in the fleet's table.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct PoolIx(pub(super) u32);
 
 /// First wait before a worker that refused or could not be reached is tried again; doubles each time.
 const AVOID_FIRST_MS: u64 = 1_000;
@@ -43,6 +37,11 @@ pub(super) struct Live {
     pub(super) sending: u32,
     avoid_until: Mono,
     avoided_for: u64,
+    /// Whether `avoid_until` is still to come; brought up to date before each choice.
+    pub(super) is_avoided: bool,
+    /// Its places in its app's groups, as long as the app's membership is the one that they are for.
+    pub(super) seats: Vec<(usize, u32)>,
+    pub(super) seated_for: u64,
 }
 
 impl Live {
@@ -51,8 +50,8 @@ impl Live {
     }
 
     /// Why it cannot take a task now, if it cannot.
-    fn refusal(&self, credits: u32, now: Mono) -> Option<Why> {
-        if self.avoid_until > now {
+    pub(super) fn refusal(&self, credits: u32) -> Option<Why> {
+        if self.is_avoided {
             return Some(Why::ConnectFailed);
         }
         if self.sending >= credits {
@@ -66,31 +65,6 @@ impl Live {
     }
 }
 
-/// Whom a job may be sent to: the workers of its app that offer its handler and match its labels.
-#[derive(Debug)]
-pub(super) struct Pool {
-    pub(super) app: AppId,
-    key: PoolKey,
-    members: Vec<WorkerIx>,
-    /// The app's membership that `members` was computed from.
-    seen: u64,
-    turn: u64,
-    /// Why the last choice found nobody; cleared by the next that does.
-    pub(super) blocked: Option<Why>,
-    /// The app's stirrings that the last failed choice had seen.
-    blocked_at: u64,
-    /// Jobs whose slot waits for this pool, in order.
-    pub(super) held: VecDeque<JobIx>,
-    /// Shards of admitted runs that wait for this pool, in order.
-    pub(super) waiting: VecDeque<(RunId, u32)>,
-}
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum PoolKey {
-    Handler(String, Selector),
-    Host(String),
-}
-
 /// An app, live.
 #[derive(Debug)]
 pub(super) struct AppLive {
@@ -98,35 +72,52 @@ pub(super) struct AppLive {
     /// Shards admitted and not yet sent.
     pub(super) pending: u32,
     pub(super) workers: Vec<WorkerIx>,
-    membership: u64,
+    /// Counts changes of who may be chosen at all.
+    pub(super) membership: u64,
     /// Counts what may let a blocked pool go on: credits and places given back, workers that change.
-    stirred: u64,
-    turn: u64,
+    pub(super) stirred: u64,
+    pub(super) turn: u64,
+    /// The sets of workers that its pools choose from; forgotten whenever the membership changes.
+    pub(super) groups: Vec<Group>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fleet {
-    apps: BTreeMap<AppId, AppLive>,
-    workers: Vec<Live>,
+    /// Committed-or-sending attempts that a worker may have.
+    pub(super) credits: u32,
+    pub(super) apps: BTreeMap<AppId, AppLive>,
+    pub(super) workers: Vec<Live>,
     by_id: BTreeMap<WorkerId, WorkerIx>,
-    pools: Vec<Pool>,
-    /// Pools with something in a queue.
-    busy: BTreeSet<PoolIx>,
-    served_last: Option<PoolIx>,
+    /// Workers that are left alone for a while, by when that ends; some entries are of an earlier while.
+    avoided: BTreeSet<(Mono, WorkerIx)>,
+    pub(super) pools: Pools,
     /// Shards with a worker that have not been sent: what the server's cap counts, since shards that no
     /// worker takes must not stand in the way of other apps.
     placed: u32,
     /// Places of forgotten workers.
     free: Vec<WorkerIx>,
-    pool_index: BTreeMap<(AppId, PoolKey), PoolIx>,
 }
 
 impl Fleet {
+    pub(super) fn new(credits: u32) -> Fleet {
+        Fleet {
+            credits,
+            apps: BTreeMap::new(),
+            workers: Vec::new(),
+            by_id: BTreeMap::new(),
+            avoided: BTreeSet::new(),
+            pools: Pools::default(),
+            placed: 0,
+            free: Vec::new(),
+        }
+    }
+
     pub(super) fn set_app(&mut self, app: App) {
         match self.apps.get_mut(&app.id) {
             Some(live) => live.app = app,
             None => {
-                let live = AppLive { app, pending: 0, workers: Vec::new(), membership: 1, stirred: 0, turn: 0 };
+                let (workers, groups) = (Vec::new(), Vec::new());
+                let live = AppLive { app, pending: 0, workers, membership: 1, stirred: 0, turn: 0, groups };
                 self.apps.insert(live.app.id, live);
             }
         }
@@ -211,6 +202,7 @@ impl Fleet {
                 live.heard = now;
                 live.avoid_until = now;
                 live.avoided_for = 0;
+                live.is_avoided = false;
                 ix
             }
             None => {
@@ -224,7 +216,13 @@ impl Fleet {
         ix
     }
 
-    fn push(&mut self, registration: Arc<Registration>, is_host: bool, state: WorkerState, now: Mono) -> WorkerIx {
+    pub(super) fn push(
+        &mut self,
+        registration: Arc<Registration>,
+        is_host: bool,
+        state: WorkerState,
+        now: Mono,
+    ) -> WorkerIx {
         let next = WorkerIx(u32::try_from(self.workers.len()).expect("workers are fewer than 2^32"));
         let ix = self.free.pop().unwrap_or(next);
         if let Some(app) = self.apps.get_mut(&registration.app) {
@@ -241,6 +239,9 @@ impl Fleet {
             sending: 0,
             avoid_until: now,
             avoided_for: 0,
+            is_avoided: false,
+            seats: Vec::new(),
+            seated_for: 0,
         };
         match self.workers.get_mut(ix.0 as usize) {
             Some(place) => *place = live,
@@ -310,7 +311,30 @@ impl Fleet {
         if let Some(live) = self.apps.get_mut(&app) {
             live.membership += 1;
             live.stirred += 1;
+            live.groups.clear();
         }
+    }
+
+    /// An attempt takes a place of a worker, with one of its send credits or without.
+    pub(super) fn occupy(&mut self, ix: WorkerIx, attempt: AttemptId, has_credit: bool) {
+        let live = self.worker_mut(ix);
+        live.attempts.insert(attempt);
+        live.sending += u32::from(has_credit);
+        self.seat(ix);
+    }
+
+    /// A send credit comes back.
+    pub(super) fn take_credit_back(&mut self, ix: WorkerIx) {
+        self.worker_mut(ix).sending -= 1;
+        self.seat(ix);
+        self.stir(ix);
+    }
+
+    /// An attempt's place is free.
+    pub(super) fn vacate(&mut self, ix: WorkerIx, attempt: AttemptId) {
+        self.worker_mut(ix).attempts.remove(&attempt);
+        self.seat(ix);
+        self.stir(ix);
     }
 
     /// Leaves a worker alone for a while, longer each time in a row.
@@ -321,118 +345,29 @@ impl Fleet {
         }
         live.avoided_for = (live.avoided_for * 2).clamp(AVOID_FIRST_MS, AVOID_MAX_MS);
         live.avoid_until = now.plus(live.avoided_for);
-        live.avoid_until
+        live.is_avoided = true;
+        let until = live.avoid_until;
+        self.avoided.insert((until, ix));
+        self.seat(ix);
+        until
+    }
+
+    /// Those whom time has forgiven may be chosen again.
+    pub(super) fn forgive(&mut self, now: Mono) {
+        while let Some((until, ix)) = self.avoided.first().copied()
+            && until <= now
+        {
+            self.avoided.pop_first();
+            let live = self.worker_mut(ix);
+            if live.is_avoided && live.avoid_until <= now {
+                live.is_avoided = false;
+                self.seat(ix);
+            }
+        }
     }
 
     pub(super) fn trust(&mut self, ix: WorkerIx) {
         self.worker_mut(ix).avoided_for = 0;
-    }
-
-    /// The pool of a job, made if it is new.
-    pub(super) fn pool_of(&mut self, app: AppId, policy: &Policy, target: &Target, now: Mono) -> PoolIx {
-        let key = match target {
-            Target::Handler { name, .. } => PoolKey::Handler(name.clone(), policy.selector.clone()),
-            Target::Url { .. } => PoolKey::Host(target.host().unwrap_or_default().to_ascii_lowercase()),
-        };
-        if let Some(ix) = self.pool_index.get(&(app, key.clone())) {
-            return *ix;
-        }
-        let members = match &key {
-            PoolKey::Handler(..) => Vec::new(),
-            PoolKey::Host(host) => {
-                let registration = blank(WorkerId(0), app, host.clone(), Incarnation(0), Protocol::Url);
-                vec![self.push(registration, true, WorkerState::Online, now)]
-            }
-        };
-        let ix = PoolIx(u32::try_from(self.pools.len()).expect("pools are fewer than 2^32"));
-        self.pools.push(Pool {
-            app,
-            key: key.clone(),
-            members,
-            seen: 0,
-            turn: 0,
-            blocked: None,
-            blocked_at: 0,
-            held: VecDeque::new(),
-            waiting: VecDeque::new(),
-        });
-        self.pool_index.insert((app, key), ix);
-        ix
-    }
-
-    /// The host that stands for the workers of a URL pool.
-    pub(super) fn host_of(&self, pool: PoolIx) -> Option<WorkerIx> {
-        self.pool(pool).members.first().copied().filter(|ix| self.worker(*ix).is_host)
-    }
-
-    pub(super) fn pool(&self, ix: PoolIx) -> &Pool {
-        &self.pools[ix.0 as usize]
-    }
-
-    pub(super) fn pool_mut(&mut self, ix: PoolIx) -> &mut Pool {
-        &mut self.pools[ix.0 as usize]
-    }
-
-    /// Pools with something in a queue, from another one on each time, so that none takes all there is.
-    pub(super) fn busy_in_turn(&mut self) -> Vec<PoolIx> {
-        let from = self.served_last.map_or(PoolIx(0), |last| PoolIx(last.0.saturating_add(1)));
-        let pools: Vec<PoolIx> = self.busy.range(from..).chain(self.busy.range(..from)).copied().collect();
-        self.served_last = pools.first().copied();
-        pools
-    }
-
-    pub(super) fn queue_held(&mut self, ix: PoolIx, job: JobIx) {
-        self.busy.insert(ix);
-        self.pool_mut(ix).held.push_back(job);
-    }
-
-    pub(super) fn queue_shard(&mut self, ix: PoolIx, run: RunId, shard: u32) {
-        self.busy.insert(ix);
-        self.pool_mut(ix).waiting.push_back((run, shard));
-    }
-
-    /// Takes a pool whose queues are empty off the list.
-    pub(super) fn rest_if_idle(&mut self, ix: PoolIx) {
-        let pool = self.pool(ix);
-        if pool.held.is_empty() && pool.waiting.is_empty() {
-            self.busy.remove(&ix);
-        }
-    }
-
-    /// Chooses a worker of a pool, or says why there is none.
-    pub(super) fn pick(&mut self, pool: PoolIx, strategy: Strategy, credits: u32, now: Mono) -> Result<WorkerIx, Why> {
-        self.refresh(pool);
-        let at = &self.pools[pool.0 as usize];
-        let app_turn = self.apps.get(&at.app).map_or(0, |a| a.turn);
-        let turn = if strategy == Strategy::AppRoundRobin { app_turn } else { at.turn };
-        let able = at.members.iter().enumerate().filter_map(|(position, ix)| {
-            let live = &self.workers[ix.0 as usize];
-            live.refusal(credits, now).is_none().then(|| Candidate {
-                at: position,
-                load: live.load(),
-                capacity: live.registration.capacity,
-            })
-        });
-        let picked = route::pick(strategy, able, turn, at.members.len()).map(|position| at.members[position]);
-        match picked {
-            Some(ix) => {
-                let app = at.app;
-                self.pool_mut(pool).turn += 1;
-                self.pool_mut(pool).blocked = None;
-                if let Some(live) = self.apps.get_mut(&app) {
-                    live.turn += 1;
-                }
-                Ok(ix)
-            }
-            None => {
-                let why = self.nobody(pool, credits, now);
-                let stirred = self.apps.get(&self.pool(pool).app).map_or(0, |app| app.stirred);
-                let at = self.pool_mut(pool);
-                at.blocked = Some(why);
-                at.blocked_at = stirred;
-                Err(why)
-            }
-        }
     }
 
     /// Something happened that may let a blocked pool of this worker's app go on.
@@ -442,70 +377,15 @@ impl Fleet {
             live.stirred += 1;
         }
     }
-
-    /// Whether a choice would fail as the last one did, since nothing has happened.
-    pub(super) fn is_blocked(&self, pool: PoolIx) -> bool {
-        let at = self.pool(pool);
-        let stirred = self.apps.get(&at.app).map_or(0, |app| app.stirred);
-        let membership = self.apps.get(&at.app).map_or(0, |app| app.membership);
-        match at.blocked {
-            None | Some(Why::Cap | Why::ServerCap) => false,
-            // Nothing but a change of workers can help.
-            Some(Why::NoWorker | Why::NoWorkerForHandler | Why::NoWorkerForLabels) => at.seen == membership,
-            Some(_) => at.blocked_at == stirred,
-        }
-    }
-
-    /// Brings a pool's members up to date with the app's membership.
-    fn refresh(&mut self, pool: PoolIx) {
-        let at = &self.pools[pool.0 as usize];
-        let Some(app) = self.apps.get(&at.app) else { return };
-        let PoolKey::Handler(handler, selector) = &at.key else { return };
-        if at.seen == app.membership {
-            return;
-        }
-        let fits = |ix: &&WorkerIx| {
-            let live = &self.workers[ix.0 as usize];
-            live.state == WorkerState::Online
-                && live.registration.handlers.binary_search(handler).is_ok()
-                && selector.matches(&live.registration.labels)
-        };
-        let members: Vec<WorkerIx> = app.workers.iter().filter(fits).copied().collect();
-        let seen = app.membership;
-        let at = self.pool_mut(pool);
-        at.members = members;
-        at.seen = seen;
-    }
-
-    /// Why nobody of a pool can take a task: the reason that a person can do most about.
-    fn nobody(&self, pool: PoolIx, credits: u32, now: Mono) -> Why {
-        let at = self.pool(pool);
-        let refusals: BTreeSet<Why> =
-            at.members.iter().filter_map(|ix| self.worker(*ix).refusal(credits, now)).collect();
-        for why in [Why::NoCredit, Why::NoCapacity, Why::ConnectFailed] {
-            if refusals.contains(&why) {
-                return why;
-            }
-        }
-        let online: Vec<&Live> = self
-            .apps
-            .get(&at.app)
-            .into_iter()
-            .flat_map(|app| app.workers.iter().map(|ix| self.worker(*ix)))
-            .filter(|live| live.state == WorkerState::Online && !live.is_host)
-            .collect();
-        let PoolKey::Handler(handler, _) = &at.key else { return Why::NoWorker };
-        if online.is_empty() {
-            Why::NoWorker
-        } else if online.iter().any(|live| live.registration.handlers.binary_search(handler).is_ok()) {
-            Why::NoWorkerForLabels
-        } else {
-            Why::NoWorkerForHandler
-        }
-    }
 }
 
-fn blank(id: WorkerId, app: AppId, name: String, incarnation: Incarnation, protocol: Protocol) -> Arc<Registration> {
+pub(super) fn blank(
+    id: WorkerId,
+    app: AppId,
+    name: String,
+    incarnation: Incarnation,
+    protocol: Protocol,
+) -> Arc<Registration> {
     Arc::new(Registration {
         id,
         app,

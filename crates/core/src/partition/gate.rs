@@ -53,7 +53,7 @@ impl Machine {
         if let Err(why) = self.may_enter(app, shards, left, budget.server) {
             return Considered::Held(why);
         }
-        match self.fleet.pick(pool, strategy, self.config.send_credits, now.mono) {
+        match self.fleet.pick(pool, strategy, now.mono) {
             Err(why) => Considered::Held(why),
             Ok(worker) => {
                 budget.apps.insert(app, left.saturating_sub(shards));

@@ -1,14 +1,13 @@
 //! Jobs and the timeline: where each job stands, and which is due next.
 //!
-//! A job is in exactly one place: on the timeline at its next slot, held in its pool's queue, or
-//! at rest (paused, finished, running by hand only, or a fixed-delay job whose run is open).
+//! A job is in exactly one place: on the timeline at its next slot, held for its pool, or at rest (paused, finished, running by hand only, or a fixed-delay job whose run is open).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rota_cron::{Kind, Schedule};
 
-use super::fleet::PoolIx;
+use super::pools::PoolIx;
 use crate::batch::Exception;
 use crate::id::{AppId, JobId, Version};
 use crate::job::{Body, Job, JobState, Policy};
@@ -33,8 +32,6 @@ pub(super) struct Live {
     /// Its stored definition cannot be compiled.
     pub(super) is_broken: bool,
     pub(super) place: Place,
-    /// The pool in whose queue the job has an entry, which may be older than its place.
-    pub(super) queued: Option<PoolIx>,
     /// Runs that hold the job's place: open, or with an unreleased attempt.
     pub(super) holders: u32,
     /// Open runs of origin `schedule`.
@@ -48,7 +45,7 @@ pub(super) struct Live {
 pub(super) enum Place {
     /// On the timeline, at this slot.
     Timeline(UnixMs),
-    /// In its pool's queue with this slot, already judged.
+    /// Among those that its pool holds with this slot, already judged.
     Held { slot: UnixMs, why: Why, since: UnixMs },
     /// Nowhere.
     Rest,
@@ -73,7 +70,9 @@ pub(super) struct Jobs {
     timeline: BTreeSet<(UnixMs, JobIx)>,
     /// Held slots of jobs that the mark describes and that have no exception yet: they hold the mark back.
     holding: BTreeSet<(UnixMs, JobIx)>,
-    held: BTreeSet<JobIx>,
+    /// Held slots by pool, the oldest first: so a backlog is worked off in the order of its slots, and
+    /// what is covered stays close to the mark.
+    held: Vec<BTreeSet<(UnixMs, JobIx)>>,
     /// Slots up to this instant are late through our own valve, which is no misfire.
     excused: BTreeMap<JobIx, UnixMs>,
     /// Policies and schedules in use, with the number of jobs that share each.
@@ -127,7 +126,6 @@ impl Jobs {
             body: job.body,
             is_broken: false,
             place: Place::Rest,
-            queued: None,
             holders: 0,
             scheduled_open: 0,
             stored: None,
@@ -177,7 +175,7 @@ impl Jobs {
         self.free.push(ix);
     }
 
-    /// Takes a job from wherever it waits. Its pool's queue drops it when it gets there.
+    /// Takes a job from wherever it waits.
     pub(super) fn rest(&mut self, ix: JobIx) {
         match self.get(ix).place {
             Place::Timeline(slot) => {
@@ -185,7 +183,8 @@ impl Jobs {
             }
             Place::Held { slot, .. } => {
                 self.holding.remove(&(slot, ix));
-                self.held.remove(&ix);
+                let pool = self.get(ix).pool;
+                self.held[pool.0 as usize].remove(&(slot, ix));
             }
             Place::Rest => {}
         }
@@ -202,7 +201,11 @@ impl Jobs {
     /// Holds a job at a slot.
     pub(super) fn hold(&mut self, ix: JobIx, slot: UnixMs, why: Why, since: UnixMs) {
         self.rest(ix);
-        self.held.insert(ix);
+        let pool = self.get(ix).pool.0 as usize;
+        if self.held.len() <= pool {
+            self.held.resize_with(pool + 1, BTreeSet::new);
+        }
+        self.held[pool].insert((slot, ix));
         self.get_mut(ix).place = Place::Held { slot, why, since };
         self.watch_mark(ix);
     }
@@ -231,8 +234,14 @@ impl Jobs {
         self.holding.first().copied()
     }
 
-    pub(super) fn held(&self) -> impl Iterator<Item = (JobIx, &Live)> {
-        self.held.iter().map(|ix| (*ix, self.get(*ix)))
+    /// The oldest slot that a pool holds.
+    pub(super) fn held_first(&self, pool: PoolIx) -> Option<(UnixMs, JobIx)> {
+        self.held.get(pool.0 as usize)?.first().copied()
+    }
+
+    /// What each pool holds, the oldest first.
+    pub(super) fn held(&self) -> impl Iterator<Item = (PoolIx, &BTreeSet<(UnixMs, JobIx)>)> {
+        (0..).map(PoolIx).zip(&self.held).filter(|(_, held)| !held.is_empty())
     }
 
     /// The job that is due next.

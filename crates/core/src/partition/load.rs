@@ -12,7 +12,7 @@ use super::config::Config;
 use super::runs::{Attempt, Cause, Life, Phase, Run, Shard};
 use super::settle::Place;
 use super::timer::Timer;
-use super::{Machine, clock, fleet, jobs, pipeline, planted, publish, runs, timer};
+use super::{Machine, ahead, clock, fleet, jobs, pipeline, planted, publish, runs, timer};
 use crate::batch::{self, AttemptState, Exception, Loaded, OpenRun, Origin, RunState};
 use crate::id::{Block, JobId, RunId, WorkerId};
 use crate::job::{Body, Definition, Delivery, Job, JobState, Overlap, Policy, Retry, Strategy, Target, Timeout};
@@ -37,7 +37,7 @@ impl Machine {
             clock: clock::Watch::new(now),
             pipeline: pipeline::Pipeline::new(loaded.seq),
             jobs: jobs::Jobs::default(),
-            fleet: fleet::Fleet::default(),
+            fleet: fleet::Fleet::new(config.send_credits),
             runs: runs::Runs::default(),
             timers: timer::Timers::default(),
             processed: loaded.mark,
@@ -45,9 +45,7 @@ impl Machine {
             suspect_until: None,
             was_suspect: false,
             fired_max,
-            // Rows above the mark: whoever loads next has to find them too.
-            runs_since_caught_up: 0,
-            ids_since_caught_up: (fired_max > loaded.mark).then_some(0),
+            ahead: ahead::Ahead::new(fired_max, loaded.mark),
             touched: Vec::new(),
             stats: publish::Stats::new(),
         };
@@ -247,9 +245,7 @@ impl Machine {
         let is_unproven = life == Life::Ended(AttemptState::Lost) && row.why == Some(Why::InDoubt);
         let has_credit = is_unreleased && !is_host && (is_unproven || !matches!(life, Life::Ended(_)));
         if is_unreleased {
-            let live = self.fleet.worker_mut(worker);
-            live.attempts.insert(row.id);
-            live.sending += u32::from(has_credit);
+            self.fleet.occupy(worker, row.id, has_credit);
         }
         match life {
             Life::InDoubt(_) => self.timers.add(now.mono, Timer::Doubt(row.id)),

@@ -41,7 +41,7 @@ impl Machine {
     /// Whether a job is held by our own valve, in a backlog that a restart could still look through.
     pub(super) fn is_backlog(&self, ix: JobIx) -> bool {
         let is_valve = matches!(self.jobs.get(ix).place, Place::Held { why, .. } if why.is_valve());
-        is_valve && self.runs_since_caught_up < self.config.backlog_runs_max
+        is_valve && self.ahead.runs() < self.config.backlog_runs_max
     }
 
     /// Gives every job that was touched the exception that it needs beside this mark, or none.
@@ -87,7 +87,7 @@ impl Machine {
 
     /// The slot is covered by a row of the open batch: an exception that says otherwise has to go with it.
     pub(super) fn cover(&mut self, ix: JobIx, slot: UnixMs) {
-        self.fired_max = self.fired_max.max(slot);
+        self.fired(slot);
         if self.jobs.get(ix).stored.is_some() {
             self.touched.push(ix);
         }
@@ -96,9 +96,14 @@ impl Machine {
     /// Takes the next id. Callers have seen that there are enough.
     pub(super) fn mint(&mut self) -> u64 {
         let id = self.ids.mint();
-        self.ids_since_caught_up.get_or_insert(id);
-        self.runs_since_caught_up += 1;
+        self.ahead.mint(id);
         id
+    }
+
+    /// The slot has a row in the open batch.
+    pub(super) fn fired(&mut self, slot: UnixMs) {
+        self.fired_max = self.fired_max.max(slot);
+        self.ahead.fire(slot);
     }
 
     /// Slots up to here belong to what was before a change: never before the mark, even if the wall

@@ -13,6 +13,7 @@
 //! be due, and does nothing if nothing is.
 
 mod admit;
+mod ahead;
 mod calls;
 mod check;
 mod clock;
@@ -26,6 +27,7 @@ mod mark;
 mod members;
 mod message;
 mod pipeline;
+mod pools;
 mod publish;
 mod requests;
 mod runs;
@@ -79,9 +81,7 @@ pub struct Machine {
     was_suspect: bool,
     /// The latest slot that has a row.
     fired_max: UnixMs,
-    /// The lowest id minted since the mark last was at or above every slot that has a row.
-    ids_since_caught_up: Option<u64>,
-    runs_since_caught_up: u64,
+    ahead: ahead::Ahead,
     /// Jobs whose exception may have to change with this batch.
     touched: Vec<jobs::JobIx>,
     stats: publish::Stats,
@@ -215,13 +215,8 @@ impl Machine {
         self.settle_exceptions(mark);
         assert!(mark >= self.mark, "the mark never goes back");
         self.mark = mark;
-        let mut floor = self.runs.floor().unwrap_or(u64::MAX);
-        if mark >= self.fired_max {
-            self.ids_since_caught_up = None;
-            self.runs_since_caught_up = 0;
-        } else if let Some(id) = self.ids_since_caught_up {
-            floor = floor.min(id);
-        }
+        let ahead = self.ahead.close(mark);
+        let floor = self.runs.floor().unwrap_or(u64::MAX).min(ahead.unwrap_or(u64::MAX));
         let (seq, rows) = self.pipeline.close();
         let batch = Batch { partition: self.partition, epoch: self.epoch, seq, at: now.wall, mark, floor, rows };
         out.push(Effect::Commit(Box::new(batch)));

@@ -23,18 +23,29 @@ pub(super) enum After {
 pub(super) struct Pipeline {
     seq: Seq,
     rows: Vec<Row>,
+    /// Rows for the end of the open batch, where those that look alike are together; nothing that
+    /// concerns the same job is written after them.
+    last: Vec<Row>,
     after: Vec<After>,
     in_flight: VecDeque<(Seq, Vec<After>)>,
 }
 
 impl Pipeline {
     pub(super) fn new(seq: Seq) -> Pipeline {
-        Pipeline { seq, rows: Vec::new(), after: Vec::new(), in_flight: VecDeque::new() }
+        Pipeline { seq, rows: Vec::new(), last: Vec::new(), after: Vec::new(), in_flight: VecDeque::new() }
     }
 
     /// Adds a row to the open batch.
     pub(super) fn write(&mut self, row: Row) {
+        if matches!(row, Row::Definition(_) | Row::JobState { .. }) {
+            self.rows.append(&mut self.last);
+        }
         self.rows.push(row);
+    }
+
+    /// Adds the state of a job for which nothing more is due.
+    pub(super) fn write_last(&mut self, row: Row) {
+        self.last.push(row);
     }
 
     /// Lets something leave once the open batch is durable.
@@ -48,21 +59,22 @@ impl Pipeline {
 
     /// Whether the open batch is as long as a batch should be.
     pub(super) fn is_full(&self) -> bool {
-        self.rows.len() >= BATCH_ROWS_MAX
+        self.rows.len() + self.last.len() >= BATCH_ROWS_MAX
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.in_flight.is_empty() && self.rows.is_empty()
+        self.in_flight.is_empty() && self.rows.is_empty() && self.last.is_empty()
     }
 
     /// Whether there is something that has to become durable.
     pub(super) fn has_open(&self) -> bool {
-        !self.rows.is_empty() || !self.after.is_empty()
+        !self.rows.is_empty() || !self.last.is_empty() || !self.after.is_empty()
     }
 
     /// Closes the open batch: its number and its rows.
     pub(super) fn close(&mut self) -> (Seq, Vec<Row>) {
         self.seq = Seq(self.seq.0 + 1);
+        self.rows.append(&mut self.last);
         self.in_flight.push_back((self.seq, std::mem::take(&mut self.after)));
         (self.seq, std::mem::take(&mut self.rows))
     }

@@ -71,12 +71,22 @@ impl Machine {
     pub fn snapshot(&self, now: Now) -> Snapshot {
         let mut held_counts: BTreeMap<(AppId, Why), u64> = BTreeMap::new();
         let mut held = Vec::new();
-        for (_, live) in self.jobs.held() {
-            if let Place::Held { slot, why, since } = live.place {
-                let why = self.fleet.pool(live.pool).blocked.unwrap_or(why);
-                *held_counts.entry((live.app, why)).or_default() += 1;
+        for (pool, all) in self.jobs.held() {
+            // What waits for a pool waits for what its last choice lacked. There is nearly always a last
+            // choice, so what it says is counted and not looked for one by one.
+            let pool = self.fleet.pool(pool);
+            if let Some(why) = pool.blocked {
+                *held_counts.entry((pool.app, why)).or_default() += all.len() as u64;
+            }
+            let listed = if pool.blocked.is_some() { LISTED_MAX - held.len() } else { all.len() };
+            for (_, ix) in all.iter().take(listed) {
+                let live = self.jobs.get(*ix);
+                let Place::Held { slot, why, since } = live.place else { continue };
+                if pool.blocked.is_none() {
+                    *held_counts.entry((pool.app, why)).or_default() += 1;
+                }
                 if held.len() < LISTED_MAX {
-                    held.push(Held { job: live.id, slot, why, since });
+                    held.push(Held { job: live.id, slot, why: pool.blocked.unwrap_or(why), since });
                 }
             }
         }

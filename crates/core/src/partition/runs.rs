@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::fleet::{PoolIx, WorkerIx};
+use super::fleet::WorkerIx;
+use super::pools::PoolIx;
 use crate::batch::{AttemptState, Origin, RunState};
 use crate::id::{AppId, AttemptId, Incarnation, JobId, RunId, Version};
 use crate::job::{Body, Policy};

@@ -89,8 +89,7 @@ impl Machine {
         attempt.released_at = Some(now.wall);
         let (run, worker) = (attempt.run, attempt.worker);
         self.give_credit_back(id);
-        self.fleet.worker_mut(worker).attempts.remove(&id);
-        self.fleet.stir(worker);
+        self.fleet.vacate(worker, id);
         self.runs.run_mut(run).unreleased -= 1;
     }
 
@@ -98,8 +97,7 @@ impl Machine {
         let attempt = self.runs.attempt_mut(id);
         if std::mem::take(&mut attempt.has_credit) {
             let worker = attempt.worker;
-            self.fleet.worker_mut(worker).sending -= 1;
-            self.fleet.stir(worker);
+            self.fleet.take_credit_back(worker);
         }
     }
 

@@ -86,6 +86,30 @@ fn a_slot_that_comes_back_behind_a_full_batch_is_not_lost() {
 }
 
 #[test]
+fn a_lasting_overload_is_worked_off_in_the_order_of_its_slots_and_costs_no_exceptions() {
+    let mut rig = Rig::with(Config { send_credits: 1, backlog_runs_max: 600, ..Config::NATIVE });
+    // Some 27 runs a second are due, and 8 of them can be sent.
+    rig.jobs("tick", 40, |n| echo(When::EveryMs(1_000 + 25 * n as u64)));
+    rig.workers(8);
+    for _ in 0..200 {
+        rig.pass(1_000);
+        rig.do_all();
+    }
+    let runs = rig.runs();
+    assert!(runs.len() > 1_500, "{} runs are more than the backlog may leave above the mark", runs.len());
+    assert!(runs.iter().all(|run| run.slots == 1), "what our own valve holds is no misfire");
+    assert_eq!(exceptions(&rig), []);
+    let last: std::collections::BTreeMap<JobId, UnixMs> = runs.iter().map(|run| (run.job, run.slot)).collect();
+    let (first, last) = (last.values().min().unwrap(), last.values().max().unwrap());
+    assert!(last.0 - first.0 <= 3_000, "every job is equally late: {first:?} to {last:?}");
+    assert!(mark(&rig) + START >= first.0);
+    let floor = rig.store.with(|state| state.header(P0).floor);
+    let above = runs.iter().filter(|run| run.id.0 >= floor).count();
+    assert!(above <= 600, "a restart looks through {above} runs");
+    rig.check_ledger();
+}
+
+#[test]
 fn rows_above_the_mark_are_found_by_every_load() {
     let mut rig = Rig::new();
     let mut nowhere = echo(When::EveryMs(60_000));

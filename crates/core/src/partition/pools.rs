@@ -1,0 +1,266 @@
+//! Pools: whom a job may be sent to, who of them takes its next task, and what waits for them.
+//!
+//! Pools of an app that may choose from the same workers share a [`Group`], in which these stand in
+//! the order of their fullness; so a change of one worker's load moves it in few orders, and a choice
+//! looks at none but the chosen. A group is made when a pool first needs it, and forgotten whenever the
+//! app's membership changes.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::fleet::{Fleet, Live, WorkerIx, blank};
+use crate::id::{AppId, Incarnation, RunId, WorkerId};
+use crate::job::{Policy, Strategy, Target};
+use crate::label::Selector;
+use crate::route::{Fullness, Seat, Standing};
+use crate::time::Mono;
+use crate::why::Why;
+use crate::worker::{Protocol, WorkerState};
+
+/// A pool's place in the fleet's table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct PoolIx(pub(super) u32);
+
+/// Whom a job may be sent to: the workers of its app that offer its handler and match its labels.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) app: AppId,
+    key: PoolKey,
+    /// The one that stands for the workers of a URL pool.
+    host: Option<WorkerIx>,
+    /// Its group among its app's, as long as the app's membership is the one that it is for.
+    group: usize,
+    seen: u64,
+    turn: u64,
+    /// Why the last choice found nobody; cleared by the next that does.
+    pub(super) blocked: Option<Why>,
+    /// The app's stirrings that the last failed choice had seen.
+    blocked_at: u64,
+    /// Shards of admitted runs that wait for this pool, in order.
+    pub(super) waiting: VecDeque<(RunId, u32)>,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum PoolKey {
+    Handler(String, Selector),
+    Host(String),
+}
+
+/// Workers from which one or more pools choose, in the order of their registration.
+#[derive(Debug)]
+pub(super) struct Group {
+    members: Vec<WorkerIx>,
+    standing: Standing,
+    /// Whether all have a capacity, by which they are then compared; else by load alone.
+    is_sized: bool,
+}
+
+impl Group {
+    fn seat_of(&self, live: &Live, credits: u32) -> Seat {
+        match live.refusal(credits) {
+            Some(why) => Seat::Refused(why),
+            None => {
+                let capacity = if self.is_sized { live.registration.capacity } else { 0 };
+                Seat::Able(Fullness::after_next(live.load(), capacity))
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    all: Vec<Pool>,
+    index: BTreeMap<(AppId, PoolKey), PoolIx>,
+    /// Pools that something waits for.
+    busy: BTreeSet<PoolIx>,
+    served_last: Option<PoolIx>,
+}
+
+impl Fleet {
+    /// The pool of a job, made if it is new.
+    pub(super) fn pool_of(&mut self, app: AppId, policy: &Policy, target: &Target, now: Mono) -> PoolIx {
+        let key = match target {
+            Target::Handler { name, .. } => PoolKey::Handler(name.clone(), policy.selector.clone()),
+            Target::Url { .. } => PoolKey::Host(target.host().unwrap_or_default().to_ascii_lowercase()),
+        };
+        if let Some(ix) = self.pools.index.get(&(app, key.clone())) {
+            return *ix;
+        }
+        let host = match &key {
+            PoolKey::Handler(..) => None,
+            PoolKey::Host(host) => {
+                let registration = blank(WorkerId(0), app, host.clone(), Incarnation(0), Protocol::Url);
+                Some(self.push(registration, true, WorkerState::Online, now))
+            }
+        };
+        let ix = PoolIx(u32::try_from(self.pools.all.len()).expect("pools are fewer than 2^32"));
+        self.pools.all.push(Pool {
+            app,
+            key: key.clone(),
+            host,
+            group: 0,
+            seen: 0,
+            turn: 0,
+            blocked: None,
+            blocked_at: 0,
+            waiting: VecDeque::new(),
+        });
+        self.pools.index.insert((app, key), ix);
+        ix
+    }
+
+    /// The host that stands for the workers of a URL pool.
+    pub(super) fn host_of(&self, pool: PoolIx) -> Option<WorkerIx> {
+        self.pool(pool).host
+    }
+
+    pub(super) fn pool(&self, ix: PoolIx) -> &Pool {
+        &self.pools.all[ix.0 as usize]
+    }
+
+    pub(super) fn pool_mut(&mut self, ix: PoolIx) -> &mut Pool {
+        &mut self.pools.all[ix.0 as usize]
+    }
+
+    /// Pools that something waits for, from another one on each time, so that none takes all there is.
+    pub(super) fn busy_in_turn(&mut self) -> Vec<PoolIx> {
+        let pools = &mut self.pools;
+        let from = pools.served_last.map_or(PoolIx(0), |last| PoolIx(last.0.saturating_add(1)));
+        let in_turn: Vec<PoolIx> = pools.busy.range(from..).chain(pools.busy.range(..from)).copied().collect();
+        pools.served_last = in_turn.first().copied();
+        in_turn
+    }
+
+    /// Something waits for this pool.
+    pub(super) fn wake(&mut self, ix: PoolIx) {
+        self.pools.busy.insert(ix);
+    }
+
+    /// Nothing waits for this pool.
+    pub(super) fn rest(&mut self, ix: PoolIx) {
+        self.pools.busy.remove(&ix);
+    }
+
+    pub(super) fn queue_shard(&mut self, ix: PoolIx, run: RunId, shard: u32) {
+        self.wake(ix);
+        self.pool_mut(ix).waiting.push_back((run, shard));
+    }
+
+    /// Chooses a worker of a pool, or says why there is none.
+    pub(super) fn pick(&mut self, pool: PoolIx, strategy: Strategy, now: Mono) -> Result<WorkerIx, Why> {
+        self.forgive(now);
+        self.refresh(pool);
+        let at = &mut self.pools.all[pool.0 as usize];
+        let Some(app) = self.apps.get_mut(&at.app) else { return Err(Why::NoWorker) };
+        let group = &app.groups[at.group];
+        let turn = if strategy == Strategy::AppRoundRobin { app.turn } else { at.turn };
+        if let Some(place) = group.standing.pick(strategy, turn) {
+            let chosen = group.members[place as usize];
+            at.turn += 1;
+            at.blocked = None;
+            app.turn += 1;
+            return Ok(chosen);
+        }
+        at.blocked_at = app.stirred;
+        let why = group.standing.refusal().unwrap_or_else(|| self.nobody(pool));
+        self.pool_mut(pool).blocked = Some(why);
+        Err(why)
+    }
+
+    /// Whether a choice would fail as the last one did, since nothing has happened.
+    pub(super) fn is_blocked(&self, pool: PoolIx) -> bool {
+        let at = self.pool(pool);
+        let (stirred, membership) = self.apps.get(&at.app).map_or((0, 0), |app| (app.stirred, app.membership));
+        match at.blocked {
+            None | Some(Why::Cap | Why::ServerCap) => false,
+            // Nothing but a change of workers can help.
+            Some(Why::NoWorker | Why::NoWorkerForHandler | Why::NoWorkerForLabels) => at.seen == membership,
+            Some(_) => at.blocked_at == stirred,
+        }
+    }
+
+    /// Brings a pool's group up to date with the app's membership.
+    fn refresh(&mut self, pool: PoolIx) {
+        let at = &mut self.pools.all[pool.0 as usize];
+        let Some(app) = self.apps.get_mut(&at.app) else { return };
+        if at.seen == app.membership {
+            return;
+        }
+        let members: Vec<WorkerIx> = match &at.key {
+            PoolKey::Host(_) => at.host.into_iter().collect(),
+            PoolKey::Handler(handler, selector) => {
+                let fits = |ix: &&WorkerIx| {
+                    let live = &self.workers[ix.0 as usize];
+                    live.state == WorkerState::Online
+                        && live.registration.handlers.binary_search(handler).is_ok()
+                        && selector.matches(&live.registration.labels)
+                };
+                app.workers.iter().filter(fits).copied().collect()
+            }
+        };
+        at.seen = app.membership;
+        let known = app.groups.iter().position(|group| at.host.is_none() && group.members == members);
+        at.group = known.unwrap_or(app.groups.len());
+        if known.is_some() {
+            return;
+        }
+        let is_sized = members.iter().all(|ix| self.workers[ix.0 as usize].registration.capacity > 0);
+        let mut group = Group { members, standing: Standing::default(), is_sized };
+        let mut seats = Vec::with_capacity(group.members.len());
+        for (place, ix) in (0..).zip(&group.members) {
+            let live = &mut self.workers[ix.0 as usize];
+            if live.seated_for != app.membership {
+                live.seated_for = app.membership;
+                live.seats.clear();
+            }
+            live.seats.push((at.group, place));
+            seats.push(group.seat_of(live, self.credits));
+        }
+        group.standing = Standing::new(seats);
+        app.groups.push(group);
+    }
+
+    /// Brings a worker's standing up to date with its load, its credits and its refusals.
+    pub(super) fn seat(&mut self, ix: WorkerIx) {
+        let live = &self.workers[ix.0 as usize];
+        let Some(app) = self.apps.get_mut(&live.registration.app) else { return };
+        if live.seated_for != app.membership {
+            return;
+        }
+        for (group, place) in &live.seats {
+            let group = &mut app.groups[*group];
+            let seat = group.seat_of(live, self.credits);
+            group.standing.set(*place, seat);
+        }
+    }
+
+    /// Why nobody of a pool without members can take a task.
+    fn nobody(&self, pool: PoolIx) -> Why {
+        let at = self.pool(pool);
+        let PoolKey::Handler(handler, _) = &at.key else { return Why::NoWorker };
+        let workers = self.apps.get(&at.app).into_iter().flat_map(|app| &app.workers).map(|ix| self.worker(*ix));
+        let mut online = workers.filter(|live| live.state == WorkerState::Online && !live.is_host).peekable();
+        if online.peek().is_none() {
+            Why::NoWorker
+        } else if online.any(|live| live.registration.handlers.binary_search(handler).is_ok()) {
+            Why::NoWorkerForLabels
+        } else {
+            Why::NoWorkerForHandler
+        }
+    }
+
+    /// Compares every standing with what it is derived from. The error names who stands where they should not.
+    pub(super) fn check_standings(&self) -> Result<(), String> {
+        for app in self.apps.values() {
+            for group in &app.groups {
+                for (place, ix) in (0..).zip(&group.members) {
+                    let live = self.worker(*ix);
+                    let (stands, should) = (group.standing.seat(place), group.seat_of(live, self.credits));
+                    if stands != should {
+                        return Err(format!("{}: stands as {stands:?}, is {should:?}", live.registration.name));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
