@@ -1,7 +1,7 @@
 //! Applying batches, within one transaction.
 //!
-//! A run and its first attempt are one row, so neighbours that concern both become one statement.
-//! All lookups are by row id or by the primary key of an attempt.
+//! A run and its first attempt are one row, so neighbours that concern both become one statement, and
+//! neighbours that look alike become one in groups ([`crate::groups`]). All lookups are by row id or by the primary key of an attempt.
 
 use rota_core::batch::{Attempt, Batch, Row, Run, RunState};
 use rota_core::id::{Epoch, JobId, RunId, Seq};
@@ -42,7 +42,7 @@ pub(crate) fn apply(store: &SqliteStore, batches: &[Batch], changes: &mut Change
 
 /// A change of a run's state.
 #[derive(Clone, Copy)]
-struct RunSet {
+pub(crate) struct RunSet {
     run: RunId,
     state: RunState,
     why: Option<Why>,
@@ -50,7 +50,7 @@ struct RunSet {
 }
 
 impl RunSet {
-    fn of(row: &Row) -> Option<RunSet> {
+    pub(crate) fn of(row: &Row) -> Option<RunSet> {
         if let Row::RunSet { run, state, why, ended_at } = row {
             Some(RunSet { run: *run, state: *state, why: *why, ended_at: *ended_at })
         } else {
@@ -59,10 +59,10 @@ impl RunSet {
     }
 }
 
-struct Writer<'s> {
-    store: &'s SqliteStore,
+pub(crate) struct Writer<'s> {
+    pub(crate) store: &'s SqliteStore,
     conn: &'s Connection,
-    changes: &'s mut Changes,
+    pub(crate) changes: &'s mut Changes,
     /// Statements taken from the cache once per transaction, by position of the segment.
     hot: Vec<(usize, [Option<CachedStatement<'s>>; Hot::COUNT])>,
 }
@@ -103,8 +103,12 @@ impl<'s> Writer<'s> {
         read.map_err(of)
     }
 
-    /// Applies the first row, and the second with it if both change the same row of the file.
+    /// Applies the first row, and those after it that go into the same statement.
     fn rows(&mut self, batch: &Batch, rows: &[Row]) -> Result<usize, Error> {
+        let taken = self.group(batch, rows)?;
+        if taken > 0 {
+            return Ok(taken);
+        }
         match (&rows[0], rows.get(1)) {
             (Row::Run(run), Some(Row::Attempt(attempt))) if is_first_of(attempt, run.id) => {
                 self.insert_run(run, Some(attempt))?;
@@ -122,7 +126,7 @@ impl<'s> Writer<'s> {
         Ok(1)
     }
 
-    fn row(&mut self, batch: &Batch, row: &Row) -> Result<(), Error> {
+    pub(crate) fn row(&mut self, batch: &Batch, row: &Row) -> Result<(), Error> {
         match row {
             Row::Run(run) => self.insert_run(run, None),
             Row::RunSet { run, state, why, ended_at } => {
@@ -202,7 +206,7 @@ impl<'s> Writer<'s> {
         one(changed, || format!("there is no run {}", set.run))
     }
 
-    fn set_both(&mut self, attempt: &Attempt, set: RunSet) -> Result<(), Error> {
+    pub(crate) fn set_both(&mut self, attempt: &Attempt, set: RunSet) -> Result<(), Error> {
         let at = self.segment_of(set.run);
         let values = params![
             set.run.0.cast_signed(),
@@ -350,16 +354,16 @@ impl<'s> Writer<'s> {
         self.cold(&sql, values).map(drop)
     }
 
-    fn segment_of(&self, run: RunId) -> usize {
+    pub(crate) fn segment_of(&self, run: RunId) -> usize {
         position(&self.store.segments, run)
     }
 
-    fn tally(&mut self, at: usize) -> &mut Tally {
+    pub(crate) fn tally(&mut self, at: usize) -> &mut Tally {
         let known: &Segment = &self.store.segments[at];
         self.changes.tallies[at].get_or_insert(known.tally)
     }
 
-    fn hot(&mut self, at: usize, hot: Hot) -> Result<&mut CachedStatement<'s>, Error> {
+    pub(crate) fn hot(&mut self, at: usize, hot: Hot) -> Result<&mut CachedStatement<'s>, Error> {
         let found = self.hot.iter().position(|(segment, _)| *segment == at);
         let index = found.unwrap_or_else(|| {
             self.hot.push((at, Default::default()));
@@ -372,7 +376,7 @@ impl<'s> Writer<'s> {
         Ok(place.as_mut().expect("set just now"))
     }
 
-    fn cold(&self, sql: &str, values: &[&dyn ToSql]) -> Result<usize, Error> {
+    pub(crate) fn cold(&self, sql: &str, values: &[&dyn ToSql]) -> Result<usize, Error> {
         self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(values)).map_err(of)
     }
 }

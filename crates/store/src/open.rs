@@ -22,7 +22,7 @@ const WRITER_CACHE_KIB: i32 = 32 << 10;
 const WRITER_WAIT_MS: u32 = 100;
 /// Log pages after which a commit moves them into the file: 32 MiB.
 const CHECKPOINT_PAGES: u32 = 8_192;
-/// Distinct statements that stay prepared: seven for each of some segments, and all the others.
+/// Distinct statements that stay prepared: a dozen for each of some segments, and all the others.
 const STATEMENTS_MAX: usize = 256;
 
 /// What keeps a data directory from being opened.

@@ -9,6 +9,7 @@ use rota_core::time::UnixMs;
 use rusqlite::Connection;
 
 use crate::codec::{ATTEMPT_COLUMNS, RUN_COLUMNS};
+use crate::plain;
 
 /// Runs after which a segment is sealed.
 pub(crate) const ROWS_MAX: u64 = 1_000_000;
@@ -79,10 +80,17 @@ pub(crate) enum Hot {
     SetBoth,
     InsertAttempt,
     SetAttempt,
+    InsertMany,
+    InsertSome,
+    EndMany,
+    EndSome,
 }
 
 impl Hot {
-    pub(crate) const COUNT: usize = 8;
+    pub(crate) const COUNT: usize = 12;
+    /// Runs in one statement.
+    pub(crate) const GROUP_LARGE: usize = 32;
+    pub(crate) const GROUP_SMALL: usize = 8;
     const ALL: [Hot; Hot::COUNT] = [
         Hot::InsertRun,
         Hot::SetRun,
@@ -92,6 +100,10 @@ impl Hot {
         Hot::SetBoth,
         Hot::InsertAttempt,
         Hot::SetAttempt,
+        Hot::InsertMany,
+        Hot::InsertSome,
+        Hot::EndMany,
+        Hot::EndSome,
     ];
 
     /// An instant that is not there yet is negative (see [`crate::codec`]); one that is never goes away.
@@ -129,6 +141,10 @@ impl Hot {
                 "UPDATE attempt_{segment} SET state=?4, why=?5, ended_at=coalesce(?6,ended_at), \
                  released_at=coalesce(?7,released_at), message=?8 WHERE run=?1 AND shard=?2 AND no=?3"
             ),
+            Hot::InsertMany => plain::insert_sql(segment, Hot::GROUP_LARGE),
+            Hot::InsertSome => plain::insert_sql(segment, Hot::GROUP_SMALL),
+            Hot::EndMany => plain::end_sql(segment, Hot::GROUP_LARGE),
+            Hot::EndSome => plain::end_sql(segment, Hot::GROUP_SMALL),
         }
     }
 }

@@ -34,6 +34,16 @@ enum Step {
         has_first: bool,
         is_new_block: bool,
     },
+    /// Runs as nearly all are, one after the other.
+    Plain {
+        partition: u8,
+        count: u8,
+    },
+    /// Runs end as nearly all do, one after the other, some of them for the second time.
+    EndPlain {
+        from: u8,
+        count: u8,
+    },
     /// Another attempt of some run.
     Attempt {
         run: u8,
@@ -60,6 +70,11 @@ enum Step {
     JobState {
         job: u8,
         state: u8,
+    },
+    /// Jobs come to the same state together, and lose their exceptions.
+    Finish {
+        from: u8,
+        count: u8,
     },
     Worker {
         worker: u8,
@@ -98,6 +113,8 @@ fn step() -> impl Strategy<Value = Step> {
                 Step::Run { partition, job, slot, range, state, has_first, is_new_block }
             }
         ),
+        1 => (any::<u8>(), 1..80_u8).prop_map(|(partition, count)| Step::Plain { partition, count }),
+        2 => (any::<u8>(), 1..80_u8).prop_map(|(from, count)| Step::EndPlain { from, count }),
         3 => (any::<u8>(), 0..3_u8).prop_map(|(run, shard)| Step::Attempt { run, shard }),
         6 => (any::<u8>(), any::<u8>(), any::<u8>(), any::<bool>(), any::<bool>(), any::<bool>(), message).prop_map(
             |(run, attempt, state, is_released, ends_run, run_first, message)| {
@@ -105,7 +122,8 @@ fn step() -> impl Strategy<Value = Step> {
             }
         ),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(run, state)| Step::Set { run, state }),
-        2 => any::<u8>().prop_map(|job| Step::Define { job }),
+        3 => any::<u8>().prop_map(|job| Step::Define { job }),
+        1 => (any::<u8>(), 1..60_u8).prop_map(|(from, count)| Step::Finish { from, count }),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(job, state)| Step::JobState { job, state }),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(worker, state)| Step::Worker { worker, state }),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(worker, state)| Step::WorkerState { worker, state }),
@@ -227,6 +245,22 @@ impl Pair {
                 }
                 self.runs.push(run);
             }
+            Step::Plain { partition, count } => {
+                let (app, partition) = *pick(&self.apps, partition).unwrap();
+                for n in 0..count {
+                    let run = self.plain(app, partition, n);
+                    let first = self.attempt(&run, 0, 1);
+                    self.write(app, Row::Run(Box::new(run.clone())));
+                    self.write(app, Row::Attempt(Box::new(first)));
+                    self.runs.push(run);
+                }
+            }
+            Step::EndPlain { from, count } => {
+                let from = usize::from(from) % self.runs.len().max(1);
+                for run in self.runs.iter().skip(from).take(usize::from(count)).cloned().collect::<Vec<_>>() {
+                    self.end_plain(&run);
+                }
+            }
             Step::Attempt { run, shard } => {
                 let Some(run) = pick(&self.runs, run).cloned() else { return };
                 let shard = u32::from(shard);
@@ -270,6 +304,17 @@ impl Pair {
                     [usize::from(state % 4)];
                 self.write(app, Row::JobState { job, state, at: UnixMs(self.now), by: "someone".into() });
             }
+            Step::Finish { from, count } => {
+                let from = usize::from(from) % self.jobs.len().max(1);
+                let jobs: Vec<_> = self.jobs.iter().skip(from).take(usize::from(count)).copied().collect();
+                for (job, app, _) in &jobs {
+                    self.write(*app, Row::Exception { job: *job, exception: None });
+                }
+                for (job, app, _) in jobs {
+                    let (state, at) = (JobState::Finished, UnixMs(self.now));
+                    self.write(app, Row::JobState { job, state, at, by: "schedule".into() });
+                }
+            }
             Step::Worker { worker, state } => self.register(worker, state),
             Step::WorkerState { worker, state } => {
                 let Some(worker) = pick(&self.workers, worker).cloned() else { return };
@@ -304,6 +349,38 @@ impl Pair {
         }
     }
 
+    fn plain(&mut self, app: AppId, partition: PartitionId, n: u8) -> Run {
+        let slot = UnixMs(T + i64::from(n));
+        Run {
+            id: RunId(self.mint(partition, false)),
+            app,
+            job: self.jobs.first().map_or(JobId(7), |(job, _, _)| *job),
+            version: Version(1),
+            origin: Origin::Schedule,
+            slot,
+            slot_last: slot,
+            slots: 1,
+            state: RunState::Dispatched,
+            why: None,
+            // Now and then one that is not plain.
+            shards: if n % 50 == 49 { 2 } else { 1 },
+            at: UnixMs(self.now),
+            ended_at: None,
+            param: None,
+        }
+    }
+
+    fn end_plain(&mut self, run: &Run) {
+        let Some(first) = self.attempts.iter_mut().find(|a| (a.run, a.shard, a.no) == (run.id, 0, 1)) else { return };
+        let at = UnixMs(self.now + 3);
+        (first.state, first.why, first.message) = (AttemptState::Success, None, None);
+        (first.ended_at, first.released_at) = (Some(at), Some(at));
+        let set = Row::AttemptSet(Box::new(first.clone()));
+        self.write(run.app, set);
+        let (state, why, ended_at) = (RunState::Success, None, Some(at));
+        self.write(run.app, Row::RunSet { run: run.id, state, why, ended_at });
+    }
+
     fn attempt(&mut self, run: &Run, shard: u32, no: u32) -> Attempt {
         let partition = self.apps.iter().find(|(id, _)| *id == run.app).unwrap().1;
         let id = if (shard, no) == (0, 1) { run.id.0 } else { self.mint(partition, false) };
@@ -326,7 +403,7 @@ impl Pair {
     }
 
     fn define(&mut self, job: u8) {
-        let at = usize::from(job % 8);
+        let at = usize::from(job % 80);
         if at >= self.jobs.len() {
             let app = pick(&self.apps, job).unwrap().0;
             let what = Reservation::JobName { app, name: format!("job-{}", self.jobs.len()), at: UnixMs(self.now) };
