@@ -118,6 +118,7 @@ impl Code {
             Why::Misfire
             | Why::Paused
             | Why::Edited
+            | Why::Restored
             | Why::StartDeadline
             | Why::Cap
             | Why::ServerCap

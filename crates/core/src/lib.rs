@@ -13,6 +13,7 @@ pub mod job;
 pub mod label;
 pub mod limits;
 pub mod partition;
+pub mod restore;
 pub mod route;
 pub mod time;
 mod url;

@@ -46,6 +46,7 @@ why! {
     ClockSuspect "clock_suspect" "the wall clock had jumped",
     ClockBehind "clock_behind" "the wall clock stood before the last committed time",
     Edited "edited" "the job was edited while more of its slots waited than an edit fires",
+    Restored "restored" "it may have run after the backup that the store was restored from",
     StartDeadline "start_deadline" "it could not start before its start deadline",
     // Slots that wait.
     Cap "cap" "the app has as many admitted shards as it may",

@@ -10,6 +10,7 @@ mod pools;
 mod random;
 mod requests;
 mod restart;
+mod restore;
 mod rig;
 mod slots;
 mod workers;
