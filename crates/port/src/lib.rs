@@ -2,11 +2,12 @@
 //!
 //! [`store::Store`] makes batches durable, [`query::Query`] reads what is durable,
 //! [`executor::Executor`] carries dispatches out, [`intake::Intake`] carries requests in,
-//! [`logs::Logs`] keeps what attempts print.
+//! [`logs::Logs`] keeps what attempts print, [`backup::Backup`] copies all of it.
 //!
 //! Absent on purpose: SQL, HTTP, threads. [`memory`] is the reference implementation of store and query.
 #![deny(missing_docs)]
 
+pub mod backup;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod executor;

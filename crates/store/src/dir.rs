@@ -41,13 +41,28 @@ impl DataDir {
 
     /// The database.
     pub(crate) fn database(&self) -> PathBuf {
-        self.path.join("rota.db")
+        database_in(&self.path)
     }
 
     /// The key that secrets are stored under.
     pub(crate) fn key(&self) -> PathBuf {
-        self.path.join("rota.key")
+        key_in(&self.path)
     }
+}
+
+/// The database of a data directory.
+pub(crate) fn database_in(dir: &Path) -> PathBuf {
+    dir.join("rota.db")
+}
+
+/// The key of a data directory.
+pub(crate) fn key_in(dir: &Path) -> PathBuf {
+    dir.join("rota.key")
+}
+
+/// Where a restore works until it is done.
+pub(crate) fn restoring_in(dir: &Path) -> PathBuf {
+    dir.join("restoring")
 }
 
 /// Opens for reading and writing, and makes a file that only its owner may read.

@@ -59,8 +59,8 @@ impl Key {
     }
 }
 
-/// Written in full under another name first: a crash never leaves half a key.
-fn make(path: &Path) -> Result<(), OpenError> {
+/// Makes a key. It is written in full under another name first: a crash never leaves half a key.
+pub(crate) fn make(path: &Path) -> Result<(), OpenError> {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).map_err(|e| OpenError::file("fill", path, std::io::Error::other(e.to_string())))?;
     let fresh = path.with_extension("key.new");

@@ -12,6 +12,7 @@
 //!
 //! Absent on purpose: decisions, clocks, retries, async. Times are parameters.
 
+pub mod backup;
 mod byjob;
 mod claim;
 mod codec;

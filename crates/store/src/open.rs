@@ -8,7 +8,7 @@ use rota_port::store::Error;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use crate::byjob::ByJob;
-use crate::dir::{DataDir, private};
+use crate::dir::{DataDir, private, restoring_in};
 use crate::key::Key;
 use crate::migrate::{APPLICATION_ID, MIGRATIONS, migrate};
 use crate::query::SqliteQuery;
@@ -69,6 +69,12 @@ pub enum OpenError {
         stored: u16,
         /// What was asked for.
         asked: u16,
+    },
+    /// A restore into it did not end.
+    #[error("a restore into {dir} did not end; remove the directory and restore again", dir = dir.display())]
+    Restoring {
+        /// The directory.
+        dir: PathBuf,
     },
     /// The key of its secrets is gone.
     #[error("{path} is missing, the key of the secrets in the database; put it back from where the directory was copied", path = path.display())]
@@ -131,7 +137,15 @@ fn holder_text(pid: Option<u32>, since: Option<UnixMs>) -> String {
 /// dropped.
 pub fn open(dir: &Path, partitions: u16) -> Result<(SqliteStore, SqliteQuery), OpenError> {
     assert!(partitions > 0, "a store has at least one partition");
-    let dir = DataDir::open(dir)?;
+    let locked = DataDir::open(dir)?;
+    if restoring_in(dir).exists() {
+        return Err(OpenError::Restoring { dir: dir.to_owned() });
+    }
+    open_in(locked, partitions)
+}
+
+/// The same in a directory that is locked already.
+pub(crate) fn open_in(dir: DataDir, partitions: u16) -> Result<(SqliteStore, SqliteQuery), OpenError> {
     let file = dir.database();
     private().truncate(false).open(&file).map_err(|source| OpenError::file("open", &file, source))?;
     let conn = connect(&file).map_err(|e| OpenError::database(&file, e))?;
@@ -170,7 +184,7 @@ fn connect(file: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-const KEY_CHECK: &str = "key_check";
+pub(crate) const KEY_CHECK: &str = "key_check";
 
 fn has_key_check(conn: &Connection) -> rusqlite::Result<bool> {
     meta::<Vec<u8>>(conn, KEY_CHECK).map(|check| check.is_some())
