@@ -16,6 +16,7 @@ pub mod partition;
 pub mod restore;
 pub mod route;
 pub mod time;
+pub mod trace;
 mod url;
 pub mod why;
 pub mod worker;

@@ -20,6 +20,7 @@ pub mod http;
 mod lane;
 pub mod policy;
 pub mod tls;
+mod trace;
 pub mod url;
 
 use std::sync::Arc;

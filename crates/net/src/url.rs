@@ -26,6 +26,7 @@ use rota_core::id::{AttemptId, PartitionId};
 use rota_core::job::Target;
 use rota_core::limits::MESSAGE_BYTES_MAX;
 use rota_core::partition::{CancelAnswer, Dispatch, Input, Outcome, ProbeAnswer, SendOutcome};
+use rota_core::trace::Sampler;
 use rota_core::why::Why;
 use rota_core::worker::Protocol;
 use rota_port::executor::{Executor, Outbound, Outcomes};
@@ -39,6 +40,7 @@ use crate::connection::{BodyLimit, Connection, Failure, Response};
 use crate::endpoint::Endpoint;
 use crate::lane::{self, Lane, Outbox};
 use crate::policy::{Policy, Purpose};
+use crate::trace;
 
 /// How URLs are called. Times are milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,11 +49,13 @@ pub struct Config {
     pub connect_ms: u64,
     /// From the first byte of a request to the end of its response, unless the job says otherwise.
     pub exchange_ms: u64,
+    /// Whose requests carry `traceparent`.
+    pub sampler: Sampler,
 }
 
 impl Config {
     /// What suits most.
-    pub const DEFAULT: Config = Config { connect_ms: 5_000, exchange_ms: 60_000 };
+    pub const DEFAULT: Config = Config { connect_ms: 5_000, exchange_ms: 60_000, sampler: Sampler::NONE };
 }
 
 /// Makes the requests of URL jobs, on one lane.
@@ -180,13 +184,14 @@ impl lane::Desk for Desk {
 
 /// Makes a request.
 async fn perform(context: &Context, send: &Dispatch, phase: &Cell<Phase>) -> SendOutcome {
-    let (to, request) = match prepare(send) {
+    let (to, mut request) = match prepare(send) {
         Ok(prepared) => prepared,
         Err(problem) => {
             let message = format!("the request cannot be made: {problem}");
             return SendOutcome::Finished(Outcome::Failed(Why::HandlerFailed), Some(message.into()));
         }
     };
+    trace::mark(request.headers_mut(), context.config.sampler, send);
     let mut connection = match open(context, &to).await {
         Ok(connection) => connection,
         Err(error) => {

@@ -52,6 +52,7 @@ pub struct Context {
 struct Facts {
     ask: Execute,
     slot_ms: i64,
+    traceparent: Option<String>,
     deadline: Option<Instant>,
     stop_grace: Duration,
     stop: Arc<Stop>,
@@ -59,9 +60,22 @@ struct Facts {
 }
 
 impl Context {
-    pub(crate) fn new(ask: Execute, slot_ms: i64, stop_grace: Duration, stop: Arc<Stop>, log: Log) -> Context {
+    pub(crate) fn new(
+        ask: Execute,
+        slot_ms: i64,
+        traceparent: Option<String>,
+        stop_grace: Duration,
+        stop: Arc<Stop>,
+        log: Log,
+    ) -> Context {
         let deadline = ask.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-        Context { facts: Arc::new(Facts { ask, slot_ms, deadline, stop_grace, stop, log }) }
+        Context { facts: Arc::new(Facts { ask, slot_ms, traceparent, deadline, stop_grace, stop, log }) }
+    }
+
+    /// The W3C Trace Context that the call carried, for what this attempt causes elsewhere; none if it is not traced.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        self.facts.traceparent.as_deref()
     }
 
     /// The handler's name.

@@ -48,7 +48,10 @@ impl Endpoint {
         expect_method(&request, &Method::POST)?;
         self.check_secret(&request)?;
         match task {
-            Task::Execute => self.execute(read(request).await?),
+            Task::Execute => {
+                let traceparent = traceparent(&request);
+                self.execute(read(request).await?, traceparent)
+            }
             Task::Cancel => Ok(told(self.live.cancel(&read::<Enquiry>(request).await?))),
             Task::Probe => Ok(told(self.live.probe(&read::<Enquiry>(request).await?))),
         }
@@ -63,7 +66,7 @@ impl Endpoint {
         Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message))
     }
 
-    fn execute(&self, ask: Execute) -> Result<Answer, Problem> {
+    fn execute(&self, ask: Execute, traceparent: Option<String>) -> Result<Answer, Problem> {
         let invalid = |field, message: &str| {
             Err(Problem { field: Some(field), ..Problem::new(StatusCode::BAD_REQUEST, "invalid", message) })
         };
@@ -74,7 +77,7 @@ impl Endpoint {
             return invalid("shard", "a shard is one of 0 to shards - 1, and an attempt's number starts at 1");
         }
         let (attempt, run) = (ask.attempt, ask.run);
-        match self.live.execute(ask, slot_ms) {
+        match self.live.execute(ask, slot_ms, traceparent) {
             Ok(accepted) => Ok(json(StatusCode::ACCEPTED, &accepted)),
             Err(refused) => {
                 if refused == Refusal::StaleEpoch {
@@ -129,6 +132,13 @@ impl Problem {
         let error = rota_wire::error::Error { code: self.code.to_owned(), message: self.message, field, hint: None };
         json(self.status, &error)
     }
+}
+
+/// As it came, if it is short enough to be one.
+fn traceparent(request: &Request<Incoming>) -> Option<String> {
+    const BYTES_MAX: usize = 200;
+    let value = request.headers().get("traceparent")?.to_str().ok()?;
+    (value.len() <= BYTES_MAX).then(|| value.to_owned())
 }
 
 fn expect_method(request: &Request<Incoming>, method: &Method) -> Result<(), Problem> {

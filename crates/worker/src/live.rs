@@ -86,7 +86,12 @@ impl Live {
     }
 
     /// The server asks to run an attempt: decided, started, answered.
-    pub(crate) fn execute(self: &Arc<Self>, ask: Execute, slot_ms: i64) -> Result<Accepted, Refusal> {
+    pub(crate) fn execute(
+        self: &Arc<Self>,
+        ask: Execute,
+        slot_ms: i64,
+        traceparent: Option<String>,
+    ) -> Result<Accepted, Refusal> {
         let stop = Arc::new(Stop::default());
         let next_beat = {
             let mut state = self.state();
@@ -101,7 +106,7 @@ impl Live {
         };
         let handler = Arc::clone(self.handlers.get(&ask.handler).expect("the machine starts only what is offered"));
         let log = Log::new(ask.run, ask.shard, ask.no, Arc::clone(&self.logs));
-        let context = Context::new(ask, slot_ms, self.stop_grace, Arc::clone(&stop), log);
+        let context = Context::new(ask, slot_ms, traceparent, self.stop_grace, Arc::clone(&stop), log);
         self.supervisor.spawn("attempt", run::attempt(Arc::clone(self), handler, context, stop));
         Ok(Accepted { next_beat })
     }

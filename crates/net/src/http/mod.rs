@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use rota_core::id::PartitionId;
 use rota_core::limits::Timing;
+use rota_core::trace::Sampler;
 use rota_core::worker::Protocol;
 use rota_port::executor::{Executor, Outbound, Outcomes};
 use tokio_rustls::rustls::ClientConfig;
@@ -47,6 +48,8 @@ pub struct Config {
     pub connections: usize,
     /// Connections of a line of sends at most, while answers are slow.
     pub connections_max: usize,
+    /// Whose sends carry `traceparent`.
+    pub sampler: Sampler,
 }
 
 impl Config {
@@ -60,6 +63,7 @@ impl Config {
         connections: 8,
         // As many as a worker has send credits: then no call waits for the answer to another.
         connections_max: 64,
+        sampler: Sampler::NONE,
     };
 }
 

@@ -21,6 +21,7 @@ use crate::connect::{self, Connector};
 use crate::connection::{BodyLimit, Connection, Failure};
 use crate::endpoint::{BadUrl, Endpoint};
 use crate::lane::Outbox;
+use crate::trace;
 
 /// Answers of workers are small; what is larger is none.
 const ANSWER: BodyLimit = BodyLimit { kept_bytes_max: 64 << 10, read_bytes_max: 64 << 10 };
@@ -265,7 +266,10 @@ async fn exchange(context: &Context, peer: &Peer, connection: &mut Connection, c
         Outbound::Probe(_) | Outbound::Cancel(_) => call.by.since((context.clock)()),
     };
     let deadline = Instant::now() + Duration::from_millis(ms);
-    let request = translate::request(&peer.address, &call.what);
+    let mut request = translate::request(&peer.address, &call.what);
+    if let Outbound::Send(send) = &call.what {
+        trace::mark(request.headers_mut(), context.config.sampler, send);
+    }
     match timeout_at(deadline, connection.exchange(request, ANSWER)).await {
         Ok(Ok(response)) => {
             context.outbox.put(call.partition, translate::answered(&call.what, &response));

@@ -123,6 +123,9 @@ fn set_environment(command: &mut Command, context: &Context) {
         .env("ROTA_ZONE", context.zone())
         .env("ROTA_JOB", context.job_name())
         .env("ROTA_IDEMPOTENCY_KEY", context.idempotency_key());
+    if let Some(traceparent) = context.traceparent() {
+        command.env("TRACEPARENT", traceparent);
+    }
     if context.param().len() <= PARAM_VARIABLE_BYTES_MAX {
         command.env("ROTA_PARAM", context.param());
     }

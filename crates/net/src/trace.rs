@@ -1,0 +1,14 @@
+//! The header that puts what a call causes into the trace of its run.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use rota_core::partition::Dispatch;
+use rota_core::trace::Sampler;
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Adds `traceparent`, if the run is traced.
+pub(crate) fn mark(headers: &mut HeaderMap, sampler: Sampler, send: &Dispatch) {
+    if let Some(value) = sampler.traceparent(send.run, send.attempt) {
+        headers.insert(TRACEPARENT, HeaderValue::try_from(value).expect("hexadecimal digits and dashes"));
+    }
+}
