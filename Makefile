@@ -15,7 +15,7 @@ dev: ## build what is missing, and start a server with demo jobs
 
 # The order is that of their speed: what is told in seconds is told first.
 .PHONY: test
-test: fmt tidy clippy unit sim-ci docs ## all that CI runs
+test: fmt tidy alerts clippy unit sim-ci docs ## all that CI runs
 	@echo "make test: all is well"
 
 .PHONY: fmt
@@ -26,14 +26,19 @@ fmt:
 tidy: ## layering, links of documents, the largest files and functions
 	cd $(ROOT) && $(CARGO) xtask tidy
 
+.PHONY: alerts
+alerts:
+	@command -v promtool >/dev/null || { echo "make alerts: promtool is missing; on Debian: apt-get install prometheus" >&2; exit 1; }
+	cd $(ROOT)/dist && promtool check rules alerts.yml && promtool test rules alerts_test.yml
+
 .PHONY: clippy
 clippy:
-	cd $(ROOT) && $(CARGO) clippy --workspace --all-targets --locked --quiet -- -D warnings
+	cd $(ROOT) && $(CARGO) clippy --workspace --all-targets --features rota/otlp --locked --quiet -- -D warnings
 
-# The simulation has its own step, in release.
+# With traces, as `make dist` ships it; `docs` builds without. The simulation has its own step, in release.
 .PHONY: unit
 unit:
-	cd $(ROOT) && $(CARGO) test --workspace --exclude rota-cluster --locked --quiet
+	cd $(ROOT) && $(CARGO) test --workspace --exclude rota-cluster --features rota/otlp --locked --quiet
 
 .PHONY: sim-ci
 sim-ci:
@@ -43,6 +48,14 @@ sim-ci:
 .PHONY: docs
 docs:
 	cd $(ROOT) && RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
+
+.PHONY: dist
+dist: ## make a static tarball with everything that is shipped
+	@CARGO="$(CARGO)" $(ROOT)/dist/build.sh
+
+.PHONY: dist-check
+dist-check: dist ## unpack the tarball, and try all that is in it
+	@$(ROOT)/dist/check.sh $(ROOT)/target/dist/rota-*.tar.gz
 
 .PHONY: sim
 sim: ## simulate many more seeds: make sim SEEDS=1000000

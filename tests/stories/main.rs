@@ -23,4 +23,8 @@ mod isolation;
 mod kill_nine;
 mod protocol;
 mod restart_under_attempt;
+mod restore;
 mod shell;
+mod shipped;
+#[cfg(feature = "otlp")]
+mod traces;

@@ -81,6 +81,13 @@ impl Server {
         self.ready();
     }
 
+    /// Starts it on another data directory, where everybody finds it as before.
+    pub(crate) fn move_to(&mut self, data: &Path) {
+        self.data = data.to_owned();
+        self.begin();
+        self.ready();
+    }
+
     /// Stops it in order; the code that it ends with.
     pub(crate) fn stop(mut self) -> i32 {
         self.process.take().expect("it runs").stop()

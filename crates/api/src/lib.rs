@@ -14,6 +14,7 @@
 
 mod apps;
 mod auth;
+mod backup;
 mod body;
 mod code;
 mod directory;
@@ -50,3 +51,4 @@ pub use openapi::openapi;
 pub use router::router;
 pub use serve::{serve, serve_up_to};
 pub use state::{Clock, Dialer, Entropy, Parts, Settings, State, Unanswered};
+pub use status::is_live;

@@ -9,6 +9,7 @@ use rota_core::id::{AppId, WorkerId};
 use rota_core::partition::{Answer, Input, ReplyTo};
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
+use rota_port::backup::Backup;
 use rota_port::intake::{Intake, Waiting};
 use rota_port::logs::Logs;
 use rota_port::query::Query;
@@ -83,6 +84,8 @@ pub struct Parts {
     pub query: Arc<dyn Query>,
     /// Logs of attempts.
     pub logs: Arc<dyn Logs>,
+    /// Copies all of it.
+    pub backup: Arc<dyn Backup>,
     /// Dials workers back.
     pub dialer: Arc<dyn Dialer>,
     /// The wall clock.
@@ -98,6 +101,7 @@ pub struct State {
     pub(crate) intake: Arc<dyn Intake>,
     pub(crate) query: Arc<dyn Query>,
     pub(crate) logs: Arc<dyn Logs>,
+    pub(crate) backup: Arc<dyn Backup>,
     pub(crate) dialer: Arc<dyn Dialer>,
     pub(crate) entropy: Entropy,
     pub(crate) settings: Settings,
@@ -138,6 +142,7 @@ impl State {
             intake: parts.intake,
             query: parts.query,
             logs: parts.logs,
+            backup: parts.backup,
             dialer: parts.dialer,
             entropy: parts.entropy,
             document: openapi(parts.settings.version).to_string().into(),

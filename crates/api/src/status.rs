@@ -24,10 +24,16 @@ pub(crate) const STALLED_MAX_MS: u64 = 10_000;
 /// Upcoming slots that are shown.
 const NEXT_MAX: usize = 20;
 
+/// Whether `/livez` answers well after the machines' thread has taken no step for this long although input waited.
+#[must_use]
+pub fn is_live(stalled_ms: u64) -> bool {
+    stalled_ms <= STALLED_MAX_MS
+}
+
 /// `GET /livez`: whether the process should be restarted.
 pub(crate) async fn livez(Shared(state): Shared<Arc<State>>) -> Response {
     let stalled_ms = state.intake.health().stalled_ms;
-    if stalled_ms > STALLED_MAX_MS {
+    if !is_live(stalled_ms) {
         let text = format!("stalled: no step for {stalled_ms} ms although input waits\n");
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     }

@@ -9,16 +9,19 @@ mod clock;
 mod config;
 mod dev;
 mod exit;
+mod manual;
 mod serve;
 mod signal;
 mod telemetry;
+#[cfg(feature = "otlp")]
+mod trace;
 mod worker;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 
 use crate::args::{Ask, Cli, Command, Common, ConfigCommand};
 use crate::cli::client::Client;
@@ -29,7 +32,7 @@ use crate::config::Layers;
 use crate::exit::Failure;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::from_arg_matches(&args::command().get_matches()).unwrap_or_else(|error| error.exit());
     let is_json = cli.common.json;
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -42,8 +45,20 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let out = Out { is_json: common.json };
     match command {
         Command::Config(ConfigCommand::Show { config }) => show_config(out, config.as_deref()),
+        Command::Config(ConfigCommand::Reference) => cli::out::print(&config::reference()),
+        Command::Health { ready } => {
+            let server = match &common.server {
+                Some(server) => server.trim_end_matches('/').to_owned(),
+                None => credentials::server(Path::new(credentials::FILE))?,
+            };
+            current_thread()?.block_on(cli::health::ask(server, ready, out))
+        }
+        Command::Backup(args) => cli::backup::backup(&common, out, &args),
+        Command::Restore(args) => cli::backup::restore(out, &args),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { dir } => manual::pages(&dir),
         Command::Dev(args) => dev::run(&args),
-        Command::Serve(args) => serve::run(layers(args.config.as_deref())?, &args),
+        Command::Serve(args) => serve::run(layers(args.config.as_deref())?, &args, &environment()),
         Command::Bench(args) => bench::run(out, &args),
         Command::Worker(args) => worker::run(&common, args),
         Command::Cron(command) => cli::cron::run(out, command),
@@ -51,7 +66,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-fn current_thread() -> Result<tokio::runtime::Runtime, Failure> {
+pub(crate) fn current_thread() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 

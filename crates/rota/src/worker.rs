@@ -8,13 +8,14 @@ use crate::args::{Common, WorkerArgs};
 use crate::cli::app::read_token;
 use crate::cli::credentials;
 use crate::cli::out;
+use crate::config::LogFormat;
 use crate::exit::Failure;
 use crate::signal::Stop;
 use crate::telemetry;
 
 /// Works until a signal, drains, and leaves.
 pub(crate) fn run(common: &Common, args: WorkerArgs) -> Result<(), Failure> {
-    telemetry::start("info", "rota worker")?;
+    telemetry::start("info", LogFormat::Pretty, "rota worker")?;
     let worker = build(common, args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {

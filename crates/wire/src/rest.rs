@@ -23,6 +23,7 @@
 //! | `GET /server` | | [`Server`] |
 //! | `GET /live` | | [`Live`] |
 //! | `POST /server/confirm-clock` | | [`Server`] |
+//! | `GET /server/backup?key=&logs=` | | a tar archive, see `rota backup` |
 //!
 //! Every call takes `?namespace=`, `default` if absent. `{job}` is a name or an id. `{run}` is what was printed
 //! (`r…`), or a suffix of it that names one recent run, or `id:` and the decimal number.

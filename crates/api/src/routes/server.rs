@@ -3,8 +3,8 @@
 use rota_wire::rest;
 
 use crate::code::Code;
-use crate::endpoint::{Content, Endpoint, Opens, body, get, post};
-use crate::{metrics, openapi, status};
+use crate::endpoint::{Arg, Content, Endpoint, Opens, Shape, body, get, post};
+use crate::{backup, metrics, openapi, status};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -18,6 +18,22 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .says("Says that the clock is right after it jumped by more than a day.")
             .opens(Opens::Admins)
             .answers(200, "the server", body::<rest::Server>()),
+        get("get_backup", "/server/backup", backup::get)
+            .says("Copies everything durable into a tar archive, as it is at one moment. See `rota backup`.")
+            .opens(Opens::Admins)
+            .args(&[
+                Arg::new(
+                    "key",
+                    Shape::Word(&["true", "false"]),
+                    "whether the key of the secrets is in it; no if absent",
+                ),
+                Arg::new(
+                    "logs",
+                    Shape::Word(&["true", "false"]),
+                    "whether what attempts printed is in it; no if absent",
+                ),
+            ])
+            .answers_with(200, "the archive", Content::Text("application/x-tar")),
         get("get_live", "/live", status::live)
             .says("Shows the live state that has no row, as the server last published it.")
             .opens(Opens::Readers)

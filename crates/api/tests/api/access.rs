@@ -29,6 +29,7 @@ async fn each_scope_opens_its_own_calls_only() {
         ("POST", "/api/v1/apps/etl/token"),
         ("POST", "/api/v1/tokens"),
         ("GET", "/api/v1/tokens"),
+        ("GET", "/api/v1/server/backup"),
         ("PUT", "/api/v1/jobs/a"),
         ("DELETE", "/api/v1/jobs/a"),
         ("POST", "/api/v1/jobs/a/pause"),

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "all of this is test code")]
 
 mod access;
+mod backup;
 mod contract;
 mod fleet;
 mod jobs;

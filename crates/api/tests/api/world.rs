@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::future::ready;
+use std::io::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -14,6 +15,7 @@ use rota_core::id::{AppId, Block, PartitionId, id_floor};
 use rota_core::partition::{Answer, Config, Dispatch, Effect, Input, Machine, ReplyTo, SendOutcome, Snapshot};
 use rota_core::time::{Mono, Now, UnixMs};
 use rota_core::why::Why;
+use rota_port::backup::{self, Backup, Contents};
 use rota_port::intake::{Health, Intake, Refused, Waiting};
 use rota_port::logs::{LogKey, Logs, Window};
 use rota_port::memory::MemoryStore;
@@ -122,6 +124,23 @@ impl Intake for Board {
     }
 }
 
+impl Backup for Board {
+    /// Three pieces of which one is long; with a key it fails after the first, with logs at once.
+    fn write(&self, _: UnixMs, contents: Contents, to: &mut dyn Write) -> Result<(), backup::Error> {
+        if contents.has_logs {
+            return Err(backup::Error::Busy);
+        }
+        to.write_all(b"first")?;
+        to.flush()?;
+        if contents.has_key {
+            return Err(backup::Error::Store(Error::Unavailable("the disk is gone".into())));
+        }
+        to.write_all(&[b'x'; 600_000])?;
+        to.write_all(b"last")?;
+        Ok(to.flush()?)
+    }
+}
+
 /// What addresses answer; one that is not named refuses the connection.
 #[derive(Default)]
 pub(crate) struct Network(Mutex<BTreeMap<String, Result<Identity, Unanswered>>>);
@@ -218,6 +237,7 @@ impl World {
             intake: board.clone(),
             query: Arc::new(store),
             logs: Arc::new(Paper::default()),
+            backup: board.clone(),
             dialer: network.clone(),
             clock: Arc::new(move || UnixMs(wall.load(Ordering::SeqCst) + skew.load(Ordering::SeqCst))),
             entropy: Arc::new(|| std::array::from_fn(|at| u8::try_from(at * 5 + 3).unwrap())),

@@ -1,18 +1,22 @@
 //! The command line, as clap reads it. What the words mean is decided where they are used.
 
 mod cron;
+mod examples;
 mod job;
 mod run;
 mod serve;
+mod tool;
 
 use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use cron::{CronCommand, CronFields};
+pub(crate) use examples::command;
 pub(crate) use job::{JobCommand, JobFields};
 pub(crate) use run::{LogsArgs, RunArgs, RunsArgs};
 pub(crate) use serve::{BenchArgs, DevArgs, Scenario, ServeArgs, WorkerArgs};
+pub(crate) use tool::{BackupArgs, RestoreArgs, Shell, SinceBackup};
 
 /// The version, and that of the time-zone database that slots follow from.
 static LONG_VERSION: LazyLock<String> =
@@ -63,6 +67,27 @@ pub(crate) enum Command {
     /// The configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Ask a server whether it lives; no token is needed
+    Health {
+        /// Whether it takes work, too
+        #[arg(long)]
+        ready: bool,
+    },
+    /// Copy a running server's data into an archive
+    Backup(BackupArgs),
+    /// Make a data directory from an archive
+    Restore(RestoreArgs),
+    /// Print what a shell needs to complete commands
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Write a manual page for every command
+    Man {
+        /// The folder to write them to; it is made if it is not there
+        dir: std::path::PathBuf,
+    },
 }
 
 /// What is a call to a server.
@@ -141,6 +166,8 @@ pub(crate) enum ConfigCommand {
         #[arg(long, value_name = "FILE")]
         config: Option<std::path::PathBuf>,
     },
+    /// Print a file with every key, its meaning and its default
+    Reference,
 }
 
 #[cfg(test)]
@@ -189,6 +216,13 @@ mod tests {
             "cron next - --dialect quartz --dst quartz",
             "cron next * --dst-gap run_after --dst-overlap last --timezone -03:30 --job a",
             "cron explain * --lang zh",
+            "config reference",
+            "health --ready --server http://127.0.0.1:7654",
+            "backup b.tar --with-key --logs",
+            "backup b.tar --data d",
+            "restore b.tar --data d --since-backup fire_once --key k",
+            "completions zsh",
+            "man target/man",
         ] {
             check(line, Ok(()));
         }
@@ -203,6 +237,8 @@ mod tests {
         check("job add a --url u --param x", Err(ErrorKind::ArgumentConflict));
         check("job add a --app e --every 5s", Err(ErrorKind::MissingRequiredArgument));
         check("job add a --app e --handler h --retry-delay 5s", Err(ErrorKind::MissingRequiredArgument));
+        check("restore b.tar --data d", Err(ErrorKind::MissingRequiredArgument));
+        check("restore b --data d --since-backup skip --key k --drop-secrets", Err(ErrorKind::ArgumentConflict));
         check("job edit a", Err(ErrorKind::MissingRequiredArgument));
         check("job add a --app e --handler h --overlap maybe", Err(ErrorKind::InvalidValue));
         check("token add", Err(ErrorKind::MissingRequiredArgument));

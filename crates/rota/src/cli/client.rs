@@ -1,10 +1,12 @@
 //! Calls to a server's REST API.
 
+use std::io::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rota_wire::error::Error as Wire;
@@ -21,6 +23,8 @@ use crate::exit::Failure;
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(40);
+/// Between two pieces of what is carried over in pieces. A large database takes a while before the first.
+const PIECE_DEADLINE: Duration = Duration::from_secs(600);
 
 /// A server that is called as somebody. Each call has its own connection: a command makes a few.
 pub(crate) struct Client {
@@ -76,6 +80,13 @@ impl Path {
     }
 }
 
+/// What to do with an answer that is a success. Others are read whole.
+enum Take<'a> {
+    Whole,
+    /// Written here, piece by piece.
+    To(&'a mut (dyn Write + Send)),
+}
+
 impl Client {
     /// A client; nothing is sent yet.
     pub(crate) fn new(credentials: Credentials, namespace: &str) -> Result<Client, Failure> {
@@ -103,17 +114,26 @@ impl Client {
         self.call(Method::PUT, path, json(body)).await
     }
 
+    /// Writes an answer that is no JSON, however long it is.
+    pub(crate) async fn download(&self, path: Path, to: &mut (dyn Write + Send)) -> Result<(), Failure> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
+        let (status, bytes) = self.exchange(request, Take::To(to)).await?;
+        if status.is_success() { Ok(()) } else { read(status, &bytes) }
+    }
+
+    /// Asks for what is open to everybody; status and text.
+    pub(crate) async fn open(&self, path: &str) -> Result<(StatusCode, String), Failure> {
+        let request = Request::get(path).header(header::HOST, &self.address.authority).body(Full::default());
+        let request = request.expect("the path is ours");
+        match tokio::time::timeout(CONNECT_DEADLINE, self.exchange(request, Take::Whole)).await {
+            Ok(answer) => answer.map(|(status, bytes)| (status, String::from_utf8_lossy(&bytes).into_owned())),
+            Err(_) => Err(self.unreachable(&format!("no answer within {} s", CONNECT_DEADLINE.as_secs()))),
+        }
+    }
+
     async fn call<T: DeserializeOwned>(&self, method: Method, path: Path, body: Bytes) -> Result<T, Failure> {
-        let path = path.with("namespace", Some(&self.namespace));
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/api/v1{}", path.0))
-            .header(header::HOST, &self.address.authority)
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.credentials.token))
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
-            .map_err(|error| Failure::usage(format!("this cannot be sent: {error}"), None))?;
-        match tokio::time::timeout(DEADLINE, self.exchange(request)).await {
+        let request = self.request(method, path, body)?;
+        match tokio::time::timeout(DEADLINE, self.exchange(request, Take::Whole)).await {
             Ok(answer) => {
                 let (status, bytes) = answer?;
                 read(status, &bytes)
@@ -122,7 +142,19 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Failure> {
+    fn request(&self, method: Method, path: Path, body: Bytes) -> Result<Request<Full<Bytes>>, Failure> {
+        let path = path.with("namespace", Some(&self.namespace));
+        Request::builder()
+            .method(method)
+            .uri(format!("/api/v1{}", path.0))
+            .header(header::HOST, &self.address.authority)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.credentials.token))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|error| Failure::usage(format!("this cannot be sent: {error}"), None))
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>, take: Take<'_>) -> Result<(StatusCode, Bytes), Failure> {
         let Address { host, port, is_tls, .. } = &self.address;
         let connecting = tokio::time::timeout(CONNECT_DEADLINE, TcpStream::connect((host.as_str(), *port)));
         let stream = match connecting.await {
@@ -130,15 +162,20 @@ impl Client {
             Err(_) => return Err(self.unreachable(&format!("no connection within {} s", CONNECT_DEADLINE.as_secs()))),
         };
         if !is_tls {
-            return self.speak(stream, request).await;
+            return self.speak(stream, request, take).await;
         }
         let name = ServerName::try_from(host.clone()).map_err(|error| self.unreachable(&error.to_string()))?;
         let roots = rota_net::tls::roots(&[]).expect("without extra roots there is no bad one");
         let stream = TlsConnector::from(roots).connect(name, stream).await;
-        self.speak(stream.map_err(|error| self.unreachable(&error.to_string()))?, request).await
+        self.speak(stream.map_err(|error| self.unreachable(&error.to_string()))?, request, take).await
     }
 
-    async fn speak<S>(&self, stream: S, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Failure>
+    async fn speak<S>(
+        &self,
+        stream: S,
+        request: Request<Full<Bytes>>,
+        take: Take<'_>,
+    ) -> Result<(StatusCode, Bytes), Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -147,6 +184,9 @@ impl Client {
         let answer = async {
             let response = sender.send_request(request).await.map_err(|error| lost(&error))?;
             let status = response.status();
+            if let (true, Take::To(to)) = (status.is_success(), take) {
+                return self.carry(response.into_body(), to).await.map(|()| (status, Bytes::new()));
+            }
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             Ok((status, body.map_err(|error| lost(error.as_ref()))?.to_bytes()))
         };
@@ -156,6 +196,19 @@ impl Client {
             biased;
             answer = &mut answer => answer,
             _ = &mut connection => answer.await,
+        }
+    }
+
+    async fn carry(&self, mut body: Incoming, to: &mut (dyn Write + Send)) -> Result<(), Failure> {
+        loop {
+            let Ok(piece) = tokio::time::timeout(PIECE_DEADLINE, body.frame()).await else {
+                return Err(self.unreachable(&format!("nothing came for {} s", PIECE_DEADLINE.as_secs())));
+            };
+            match piece {
+                None => return Ok(to.flush()?),
+                Some(Ok(frame)) => to.write_all(frame.data_ref().map_or(&[], |data| data))?,
+                Some(Err(error)) => return Err(self.unreachable(&root(&error))),
+            }
         }
     }
 

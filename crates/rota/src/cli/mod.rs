@@ -1,9 +1,11 @@
 //! The commands: what was asked becomes a call, the answer a table or JSON. Only `cron` needs no server.
 
 pub(crate) mod app;
+pub(crate) mod backup;
 pub(crate) mod client;
 pub(crate) mod credentials;
 pub(crate) mod cron;
+pub(crate) mod health;
 pub(crate) mod job;
 pub(crate) mod logs;
 pub(crate) mod out;

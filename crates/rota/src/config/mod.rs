@@ -5,6 +5,7 @@
 
 mod key;
 mod layer;
+mod reference;
 mod show;
 mod suggest;
 pub(crate) mod unit;
@@ -17,6 +18,7 @@ use rota_core::limits::Timing;
 use serde::Deserialize;
 
 pub(crate) use layer::Layers;
+pub(crate) use reference::reference;
 pub(crate) use show::show;
 
 /// What is wrong with a configuration: where, what, and what would be right.
@@ -39,6 +41,7 @@ struct RawConfig {
     outbound: RawOutbound,
     ledger: RawLedger,
     logs: RawLogs,
+    telemetry: RawTelemetry,
 }
 
 #[derive(Debug, Deserialize)]
@@ -49,6 +52,17 @@ struct RawServer {
     admin_token_file: PathBuf,
     drain: String,
     log: String,
+    log_format: LogFormat,
+}
+
+/// How the server logs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Pretty,
+    /// An object a line.
+    Json,
 }
 
 #[derive(Debug, Deserialize)]
@@ -83,6 +97,13 @@ struct RawLedger {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct RawTelemetry {
+    otlp: String,
+    sample: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RawLogs {
     retention: String,
     size: String,
@@ -100,6 +121,7 @@ pub(crate) struct Config {
     /// How long ended runs are kept.
     pub(crate) ledger_retention: Duration,
     pub(crate) logs: Logs,
+    pub(crate) telemetry: Telemetry,
 }
 
 /// The process itself.
@@ -110,6 +132,7 @@ pub(crate) struct Server {
     pub(crate) admin_token_file: Option<PathBuf>,
     pub(crate) drain: Duration,
     pub(crate) log: String,
+    pub(crate) log_format: LogFormat,
 }
 
 /// What attempts print.
@@ -117,6 +140,15 @@ pub(crate) struct Server {
 pub(crate) struct Logs {
     pub(crate) retention: Duration,
     pub(crate) bytes_max: u64,
+}
+
+/// Traces.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Telemetry {
+    /// Where they go; none are made without.
+    pub(crate) otlp: Option<String>,
+    /// Runs in a million.
+    pub(crate) per_million: u32,
 }
 
 impl Config {
@@ -148,6 +180,7 @@ impl Config {
                 admin_token_file: Some(raw.server.admin_token_file).filter(|path| !path.as_os_str().is_empty()),
                 drain: Duration::from_millis(duration("server.drain", &raw.server.drain)?),
                 log: raw.server.log,
+                log_format: raw.server.log_format,
             },
             partitions: raw.store.partitions,
             timing,
@@ -156,6 +189,11 @@ impl Config {
             logs: Logs {
                 retention: Duration::from_millis(duration("logs.retention", &raw.logs.retention)?),
                 bytes_max: bytes_max.map_err(|error| refuse(layers, "logs.size", error.to_string()))?,
+            },
+            telemetry: Telemetry {
+                otlp: Some(raw.telemetry.otlp).filter(|collector| !collector.is_empty()),
+                per_million: per_million(raw.telemetry.sample)
+                    .ok_or_else(|| refuse(layers, "telemetry.sample", "a share from 0 to 1".to_owned()))?,
             },
         };
         config.check(layers)?;
@@ -192,6 +230,14 @@ impl Config {
     }
 }
 
+fn per_million(share: f64) -> Option<u32> {
+    (0.0..=1.0).contains(&share).then(|| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it lies between 0 and a million")]
+        let per_million = (share * 1_000_000.0).round() as u32;
+        per_million
+    })
+}
+
 fn refuse(layers: &Layers, path: &str, message: String) -> Error {
     let (_, source) = layers.get(path);
     Error { at: source.to_string(), message: format!("{path}: {message}"), hint: None }
@@ -202,12 +248,19 @@ fn mistyped(layers: &Layers, error: &toml::de::Error) -> Error {
     for key in &key::KEYS {
         let (value, source) = layers.get(key.path);
         let (fits, expected) = match key.kind {
-            key::Kind::Text => (value.is_str(), "text in quotes"),
-            key::Kind::Number => (value.as_integer().is_some_and(|n| u16::try_from(n).is_ok()), "a number up to 65535"),
-            key::Kind::List => (
-                value.as_array().is_some_and(|items| items.iter().all(toml::Value::is_str)),
-                "a list of texts in quotes",
-            ),
+            key::Kind::Text | key::Kind::Duration | key::Kind::Size => (value.is_str(), "text in quotes".to_owned()),
+            key::Kind::Word(words) => {
+                let fits = value.as_str().is_some_and(|word| words.contains(&word));
+                (fits, format!("one of `{}`", words.join("`, `")))
+            }
+            key::Kind::Number => {
+                (value.as_integer().is_some_and(|n| u16::try_from(n).is_ok()), "a number up to 65535".to_owned())
+            }
+            key::Kind::Share => (value.is_float() || value.is_integer(), "a number from 0 to 1".to_owned()),
+            key::Kind::List => {
+                let fits = value.as_array().is_some_and(|items| items.iter().all(toml::Value::is_str));
+                (fits, "a list of texts in quotes".to_owned())
+            }
         };
         if !fits {
             let example = key.value(key.default).expect("defaults are of their own kind");
@@ -238,6 +291,8 @@ mod tests {
         assert_eq!(config.server.listen.to_string(), "127.0.0.1:7654");
         assert_eq!(config.server.admin_token_file, None);
         assert_eq!(config.logs.bytes_max, 10 << 30);
+        assert_eq!(config.telemetry, Telemetry { otlp: None, per_million: 10_000 });
+        assert_eq!(read("[telemetry]\nsample = 1").unwrap().telemetry.per_million, 1_000_000);
     }
 
     #[test]
@@ -277,6 +332,15 @@ mod tests {
         check_refused(
             "[server]\nlisten = \"here\"",
             "rota.toml: server.listen: `here` is no address with a port, expected one like 127.0.0.1:7654",
+        );
+        check_refused(
+            "[server]\nlog_format = \"xml\"",
+            "rota.toml: server.log_format: expected one of `pretty`, `json`, found `\"xml\"`",
+        );
+        check_refused("[telemetry]\nsample = 1.5", "rota.toml: telemetry.sample: a share from 0 to 1");
+        check_refused(
+            "[telemetry]\nsample = \"1\"",
+            "rota.toml: telemetry.sample: expected a number from 0 to 1, found `\"1\"`",
         );
         check_refused(
             "[outbound]\nallow = \"a\"",

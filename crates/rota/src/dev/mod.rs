@@ -17,9 +17,9 @@ use crate::args::DevArgs;
 use crate::cli::client::Client;
 use crate::cli::credentials::{self, Credentials};
 use crate::cli::out;
-use crate::config::{Config, Layers};
+use crate::config::{Config, Layers, LogFormat};
 use crate::exit::Failure;
-use crate::serve::{self, Plan, Server};
+use crate::serve::{self, Notify, Plan, Server};
 use crate::signal::Stop;
 use crate::telemetry;
 
@@ -32,7 +32,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// Plays until a signal.
 pub(crate) fn run(args: &DevArgs) -> Result<(), Failure> {
     // What matters is on the screen already; warnings tell the rest.
-    telemetry::start("warn", "rota dev")?;
+    telemetry::start("warn", LogFormat::Pretty, "rota dev")?;
     serve::die_with_any_thread();
     serve::runtime()?.block_on(play(args))
 }
@@ -66,7 +66,7 @@ async fn play(args: &DevArgs) -> Result<(), Failure> {
     tokio::select! {
         // The server first: what stops it also ends the feed.
         biased;
-        ended = server.run(&mut stop, DRAIN) => ended?,
+        ended = server.run(&mut stop, DRAIN, &Notify::NOBODY) => ended?,
         ended = feed.run(&client) => ended?,
     }
     worker.stop().await;

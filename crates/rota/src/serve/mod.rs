@@ -1,9 +1,12 @@
 //! `rota serve`: puts a server together, and takes it apart in order.
 
 mod dialer;
+mod notify;
 mod server;
 mod token;
+mod traces;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::args::ServeArgs;
@@ -13,14 +16,15 @@ use crate::exit::Failure;
 use crate::signal::Stop;
 use crate::telemetry;
 
+pub(crate) use notify::Notify;
 pub(crate) use server::{Plan, Server};
 
 /// Serves until a signal or a failure.
-pub(crate) fn run(mut layers: Layers, args: &ServeArgs) -> Result<(), Failure> {
+pub(crate) fn run(mut layers: Layers, args: &ServeArgs, environment: &BTreeMap<String, String>) -> Result<(), Failure> {
     lay_flags(&mut layers, args);
     let config = Config::new(&layers)?;
     let (_, source) = layers.get("server.log");
-    telemetry::start(&config.server.log, &source.to_string())?;
+    telemetry::start(&config.server.log, config.server.log_format, &source.to_string())?;
     die_with_any_thread();
     let runtime = runtime()?;
     let plan = Plan::of(&config)?;
@@ -29,7 +33,9 @@ pub(crate) fn run(mut layers: Layers, args: &ServeArgs) -> Result<(), Failure> {
         let mut stop = Stop::listen()?;
         let server = Server::start(plan).await?;
         announce(&server)?;
-        server.run(&mut stop, config.server.drain).await
+        let notify = Notify::of(environment)?;
+        notify.ready(server.address);
+        server.run(&mut stop, config.server.drain, &notify).await
     })
 }
 

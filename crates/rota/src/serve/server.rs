@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use rota_api::{Parts, Settings, State};
 use rota_core::limits::Timing;
 use rota_core::partition;
+use rota_core::trace::Sampler;
 use rota_engine::Engine;
 use rota_engine::clock::Clock;
 use rota_net::http::HttpExecutor;
@@ -17,6 +18,8 @@ use rota_net::url::UrlExecutor;
 use rota_port::executor::{Executor, Outcomes};
 use rota_port::logs::Logs;
 use rota_port::query::Query;
+use rota_port::store::Store;
+use rota_store::backup::SqliteBackup;
 use rota_store::logs::{FileLogs, Limits};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
@@ -24,7 +27,8 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
 
 use super::dialer::NetDialer;
-use super::token;
+use super::notify::Notify;
+use super::{token, traces};
 use crate::config::{self, Config};
 use crate::exit::Failure;
 use crate::signal::Stop;
@@ -44,6 +48,7 @@ pub(crate) struct Plan {
     pub(crate) policy: Arc<Policy>,
     pub(crate) ledger_retention: Duration,
     pub(crate) logs: config::Logs,
+    pub(crate) telemetry: config::Telemetry,
     /// Whether it is a playground.
     pub(crate) is_dev: bool,
 }
@@ -61,6 +66,7 @@ impl Plan {
             policy: Arc::new(policy),
             ledger_retention: config.ledger_retention,
             logs: config.logs.clone(),
+            telemetry: config.telemetry.clone(),
             is_dev: false,
         })
     }
@@ -95,8 +101,9 @@ impl Server {
     }
 
     /// Serves until a signal or a failure; then stops in order.
-    pub(crate) async fn run(mut self, stop: &mut Stop, drain: Duration) -> Result<(), Failure> {
+    pub(crate) async fn run(mut self, stop: &mut Stop, drain: Duration, notify: &Notify) -> Result<(), Failure> {
         let failed = self.engine.failed();
+        let live = notify.live(self.engine.handle());
         tokio::select! {
             // Failures first: a signal that comes with one does not make it an end in order.
             biased;
@@ -106,7 +113,9 @@ impl Server {
                 return Err(Failure::failed("server_failed", format!("the listener ended: {how:?}")));
             }
             signal = stop.asked() => tracing::info!(signal, "server_stops"),
+            () = live => unreachable!("it says that the process lives for as long as it does"),
         }
+        notify.stopping();
         tokio::select! {
             // The end first; a second signal only matters while it is not there.
             biased;
@@ -145,15 +154,18 @@ fn load(plan: Plan) -> Result<Loaded, Failure> {
     let clock = Clock::start();
     let (mut store, query) =
         rota_store::open(&plan.data, plan.partitions).map_err(|error| Failure::failed("store", chain(&error)))?;
+    let query: Arc<dyn Query> = Arc::new(query);
     let tokens = query.tokens().map_err(|error| Failure::failed("store", chain(&error)))?;
     let new_token = token::ensure(&mut store, &tokens, plan.admin_token_file.as_deref(), clock.now().wall, entropy)?;
     let logs = open_logs(&plan)?;
     let tls = rota_net::tls::roots(&[]).expect("without extra roots there is no bad one");
-    let engine = start_engine(&plan, store, clock, &tls)?;
+    let (store, sampler) = traces::watch(&plan, Box::new(store), &query)?;
+    let engine = start_engine(&plan, store, sampler, clock, &tls)?;
     let parts = Parts {
         intake: Arc::new(engine.handle()),
-        query: Arc::new(query),
+        query,
         logs,
+        backup: Arc::new(SqliteBackup::new(&plan.data)),
         dialer: Arc::new(NetDialer { policy: Arc::clone(&plan.policy), tls }),
         clock: Arc::new(move || clock.now().wall),
         entropy: Arc::new(entropy),
@@ -171,7 +183,8 @@ fn load(plan: Plan) -> Result<Loaded, Failure> {
 
 fn start_engine(
     plan: &Plan,
-    store: rota_store::SqliteStore,
+    store: Box<dyn Store>,
+    sampler: Sampler,
     clock: Clock,
     tls: &Arc<ClientConfig>,
 ) -> Result<Engine, Failure> {
@@ -180,8 +193,8 @@ fn start_engine(
         retention_ms: u64::try_from(plan.ledger_retention.as_millis()).unwrap_or(u64::MAX),
     };
     let mut failed = None;
-    let engine = Engine::start(config, Box::new(store), clock, |outcomes| {
-        executors(plan, clock, tls, &outcomes).unwrap_or_else(|error| {
+    let engine = Engine::start(config, store, clock, |outcomes| {
+        executors(plan, sampler, clock, tls, &outcomes).unwrap_or_else(|error| {
             failed = Some(error);
             Vec::new()
         })
@@ -194,16 +207,18 @@ fn start_engine(
 
 fn executors(
     plan: &Plan,
+    sampler: Sampler,
     clock: Clock,
     tls: &Arc<ClientConfig>,
     outcomes: &Arc<dyn Outcomes>,
 ) -> Result<Vec<Arc<dyn Executor>>> {
     let mono: rota_net::Clock = Arc::new(move || clock.mono());
-    let http = rota_net::http::Config { exchange_ms: plan.timing.send_ms, ..rota_net::http::Config::NATIVE };
+    let http = rota_net::http::Config { exchange_ms: plan.timing.send_ms, sampler, ..rota_net::http::Config::NATIVE };
     let policy = || Arc::clone(&plan.policy);
     let http = HttpExecutor::start(http, policy(), Arc::clone(tls), Arc::clone(&mono), Arc::clone(outcomes))
         .context("starting the lanes to workers")?;
-    let url = UrlExecutor::start(rota_net::url::Config::DEFAULT, policy(), Arc::clone(tls), mono, Arc::clone(outcomes))
+    let url = rota_net::url::Config { sampler, ..rota_net::url::Config::DEFAULT };
+    let url = UrlExecutor::start(url, policy(), Arc::clone(tls), mono, Arc::clone(outcomes))
         .context("starting the lane to URLs")?;
     Ok(vec![Arc::new(http), Arc::new(url)])
 }
