@@ -63,6 +63,11 @@ impl Directory {
         self.inner().workers.get(&id).cloned()
     }
 
+    /// The app of a worker.
+    pub(crate) fn app_of(&self, id: WorkerId) -> Option<AppId> {
+        self.inner().workers.get(&id).map(|worker| worker.app)
+    }
+
     /// Remembers whose a run is, and how many shards it has.
     pub(crate) fn put_run(&self, run: RunId, app: AppId, shards: u32) {
         let mut inner = self.inner();

@@ -28,12 +28,12 @@ const LIST_MAX: usize = 10_000;
 /// The worker that a path names, if it is one of the caller's app.
 async fn own(state: &Arc<State>, app: AppId, text: &str) -> Result<WorkerId, Refusal> {
     let id = WorkerId(text.parse().map_err(|_| Refusal::invalid("worker", "a worker's id is a number"))?);
-    let known = match state.directory.worker(id) {
-        Some(worker) => Some(worker),
-        None => state.read(move |state| state.worker(id)).await?,
+    let known = match state.directory.app_of(id) {
+        Some(owner) => Some(owner),
+        None => state.read(move |state| state.worker(id)).await?.map(|worker| worker.app),
     };
     match known {
-        Some(worker) if worker.app == app => Ok(id),
+        Some(owner) if owner == app => Ok(id),
         Some(_) => Err(Refusal::new(Code::Forbidden, "this worker belongs to another app")
             .hint("a worker acts with the token that it registered with")),
         None => Err(Refusal::from(Why::WorkerUnknown)),
