@@ -4,7 +4,6 @@
 //! disagree on when a job is due.
 
 use std::cmp::Ordering;
-use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::civil::DAY_S;
 use crate::error::{Error, ErrorCode};
-use crate::time::{UnixMs, write_wall};
+use crate::time::{UnixMs, put_pair, write_wall};
 use crate::zone_hint;
 
 /// A time zone. Clones share; zones are equal, and ordered, by name.
@@ -85,7 +84,11 @@ impl Zone {
         write_wall(&mut text, at.0.div_euclid(1_000).saturating_add(offset_s)).expect("a String takes all");
         let ms = at.0.rem_euclid(1_000);
         if ms != 0 {
-            write!(text, ".{ms:03}").expect("a String takes all");
+            // The second pair begins with the last digit of the first.
+            let mut fraction = *b".000";
+            put_pair(&mut fraction, 1, ms / 10);
+            put_pair(&mut fraction, 2, ms % 100);
+            text.push_str(std::str::from_utf8(&fraction).expect("digits are ASCII"));
         }
         match &self.0.rule {
             Rule::Fixed(0) => text.push('Z'),
@@ -169,8 +172,13 @@ fn timestamp(second: i64) -> Timestamp {
 /// `+08:00`; what is less than a minute (local mean times before 1900) is cut, as RFC 3339 cannot say it.
 fn offset_text(offset_s: i64) -> String {
     let minutes = offset_s.abs() / 60;
-    let sign = if offset_s < 0 { '-' } else { '+' };
-    format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+    let mut text = *b"+00:00";
+    if offset_s < 0 {
+        text[0] = b'-';
+    }
+    put_pair(&mut text, 1, minutes / 60);
+    put_pair(&mut text, 4, minutes % 60);
+    std::str::from_utf8(&text).expect("digits are ASCII").to_owned()
 }
 
 /// Reads `+8`, `+08`, `+0800`, `+08:00`, each with or without `UTC` or `GMT` before it; `None` if it is none of these.
