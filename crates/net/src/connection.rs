@@ -5,10 +5,10 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -21,6 +21,8 @@ pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     /// None once the connection is closed.
     driver: Option<Driver>,
+    /// The headers of the last answer: a place for those of the next request.
+    spare: HeaderMap,
 }
 
 type Driver = http1::Connection<TokioIo<Stream>, Full<Bytes>>;
@@ -58,8 +60,16 @@ pub(crate) struct BodyLimit {
 impl Connection {
     /// Begins HTTP on a stream; nothing is sent yet.
     pub(crate) async fn open(stream: Stream) -> Result<Connection, hyper::Error> {
-        let (sender, driver) = http1::Builder::new().handshake(TokioIo::new(stream)).await?;
-        Ok(Connection { sender, driver: Some(driver) })
+        // A request is written in one piece: its body is copied behind its head, which costs less than two pieces.
+        let (sender, driver) = http1::Builder::new().writev(false).handshake(TokioIo::new(stream)).await?;
+        Ok(Connection { sender, driver: Some(driver), spare: HeaderMap::new() })
+    }
+
+    /// An empty map for the headers of the next request.
+    pub(crate) fn headers(&mut self) -> HeaderMap {
+        let mut headers = std::mem::take(&mut self.spare);
+        headers.clear();
+        headers
     }
 
     /// Sends a request and reads its answer. The caller sets the deadline, by dropping this future and
@@ -69,10 +79,14 @@ impl Connection {
         request: Request<Full<Bytes>>,
         limit: BodyLimit,
     ) -> Result<Response, Failure> {
-        let sender = &mut self.sender;
+        let (sender, spare) = (&mut self.sender, &mut self.spare);
         drive(&mut self.driver, async move {
             match sender.try_send_request(request).await {
-                Ok(response) => read(response, limit).await,
+                Ok(response) => {
+                    let (head, body) = response.into_parts();
+                    *spare = head.headers;
+                    read(head.status, body, limit).await
+                }
                 // hyper gives the request back exactly if it was not begun to be written.
                 Err(mut refused) => Err(match refused.take_message() {
                     Some(_request) => Failure::NotSent,
@@ -89,18 +103,19 @@ impl Connection {
         drive(&mut self.driver, async move { sender.ready().await.is_ok() }).await
     }
 
-    /// Waits until the peer closes the connection. Safe to drop.
-    pub(crate) async fn closed(&mut self) {
-        if let Some(driver) = &mut self.driver {
-            // How it ended does not matter: nothing was under way.
-            let _ = driver.await;
+    /// Whether the peer has closed the connection; else the task is woken when it does.
+    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(driver) = &mut self.driver else { return Poll::Ready(()) };
+        // How it ended does not matter: nothing was under way.
+        let ended = Pin::new(driver).poll(cx).map(drop);
+        if ended.is_ready() {
             self.driver = None;
         }
+        ended
     }
 }
 
-async fn read(response: http::Response<Incoming>, limit: BodyLimit) -> Result<Response, Failure> {
-    let (head, mut body) = response.into_parts();
+async fn read(status: StatusCode, mut body: Incoming, limit: BodyLimit) -> Result<Response, Failure> {
     let mut kept = Vec::new();
     let mut read_bytes = 0;
     // Most answers are one small frame, which is taken as it is.
@@ -122,7 +137,7 @@ async fn read(response: http::Response<Incoming>, limit: BodyLimit) -> Result<Re
         }
     }
     let body = if kept.is_empty() { first } else { Bytes::from(kept) };
-    Ok(Response { status: head.status, is_cut: read_bytes > body.len(), body })
+    Ok(Response { status, is_cut: read_bytes > body.len(), body })
 }
 
 /// Runs a future of the connection's user together with the connection.

@@ -9,6 +9,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,8 +23,9 @@ use tokio::sync::Notify;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep_until};
 
-/// Between two looks at calls that wait.
-const TICK: Duration = Duration::from_millis(50);
+/// Between two looks at calls and connections that wait.
+pub(crate) const TICK_MS: u64 = 50;
+const TICK: Duration = Duration::from_millis(TICK_MS);
 
 /// What a lane does with calls. Everything here runs on the lane's thread, and none of it waits.
 pub(crate) trait Desk {
@@ -33,7 +35,7 @@ pub(crate) trait Desk {
     fn take(&mut self, tasks: &mut JoinSet<Self::Ended>, partition: PartitionId, call: Outbound);
     /// One of its tasks has ended.
     fn ended(&mut self, tasks: &mut JoinSet<Self::Ended>, ended: Self::Ended);
-    /// Looks at calls that wait; false if none does, and no further look is needed until the next call.
+    /// Looks at what waits; false if nothing does, and no further look is needed until the next call.
     fn tick(&mut self, tasks: &mut JoinSet<Self::Ended>) -> bool;
 }
 
@@ -51,6 +53,13 @@ impl Outbox {
             self.bell.notify_one();
         }
         ready.push((partition, input));
+    }
+
+    /// Takes what is in it. What comes next is probably as much.
+    fn take(&self) -> Vec<(PartitionId, Input)> {
+        let mut ready = self.ready.borrow_mut();
+        let room = Vec::with_capacity(ready.len());
+        std::mem::replace(&mut *ready, room)
     }
 }
 
@@ -112,6 +121,8 @@ impl Drop for Lane {
 async fn run<D: Desk>(mut desk: D, inbox: &Inbox, outbox: &Outbox, outcomes: &dyn Outcomes) {
     let mut tasks = JoinSet::new();
     let mut tick_at = None;
+    // One timer for the lane's whole life; it is only set anew when the next look is another one.
+    let mut bell = pin!(sleep_until(Instant::now()));
     while !inbox.is_stopped.load(Ordering::Acquire) {
         let calls = std::mem::take(&mut *inbox.calls.lock().expect("no code panics while it holds the inbox"));
         if !calls.is_empty() {
@@ -123,11 +134,15 @@ async fn run<D: Desk>(mut desk: D, inbox: &Inbox, outbox: &Outbox, outcomes: &dy
         if tick_at.is_some_and(|at| at <= Instant::now()) {
             tick_at = desk.tick(&mut tasks).then(|| Instant::now() + TICK);
         }
-        let ready = outbox.ready.take();
+        let ready = outbox.take();
         if !ready.is_empty() {
             outcomes.deliver(ready);
         }
-        let at = tick_at.unwrap_or_else(Instant::now);
+        if let Some(at) = tick_at
+            && bell.deadline() != at
+        {
+            bell.as_mut().reset(at);
+        }
         // Every branch is cancel-safe. All of them lead to the same turn, so their order only says what
         // is looked at first: ends of tasks, because they may leave calls behind that need another.
         tokio::select! {
@@ -139,7 +154,7 @@ async fn run<D: Desk>(mut desk: D, inbox: &Inbox, outbox: &Outbox, outcomes: &dy
             },
             () = outbox.bell.notified() => {}
             () = inbox.bell.notified() => {}
-            () = sleep_until(at), if tick_at.is_some() => {}
+            () = &mut bell, if tick_at.is_some() => {}
         }
     }
 }

@@ -544,6 +544,17 @@ fn waiting_calls_follow_a_worker_to_its_new_address() {
 }
 
 #[test]
+fn a_send_that_hangs_at_an_old_address_is_in_doubt_at_last() {
+    let (old, new) = (Peer::start(|_| Reply::Hold), Peer::answering(202, ACCEPTED));
+    let mut rig = Rig::still(Config { exchange_ms: 400, ..IMPATIENT });
+    rig.submit([send(1, &worker(1, &old.url()))]);
+    old.request();
+    assert_eq!(rig.send(2, &worker(1, &new.url())), SendOutcome::Accepted { next_beat: 8 });
+    assert_eq!(outcome(1, rig.inbox.next()), SendOutcome::InDoubt);
+    assert_eq!(old.closed(), 1);
+}
+
+#[test]
 fn a_new_secret_is_used_at_once() {
     let peer = Peer::answering(202, ACCEPTED);
     let mut rig = Rig::still(Config::NATIVE);

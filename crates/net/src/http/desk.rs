@@ -24,6 +24,8 @@ type Key = (WorkerId, Incarnation);
 pub(super) struct Desk {
     context: Rc<Context>,
     peers: BTreeMap<Key, Rc<Peer>>,
+    /// Those whose worker has moved: their connections end with what they do.
+    left: Vec<(Key, Rc<Peer>)>,
 }
 
 /// A connection has ended.
@@ -35,7 +37,7 @@ pub(super) struct Ended {
 
 impl Desk {
     pub(super) fn new(context: Context) -> Desk {
-        Desk { context: Rc::new(context), peers: BTreeMap::new() }
+        Desk { context: Rc::new(context), peers: BTreeMap::new(), left: Vec::new() }
     }
 
     /// The peer that a worker's calls go to. A worker that registers another address under the same
@@ -47,10 +49,10 @@ impl Desk {
             return Ok((key, peer.clone()));
         }
         let peer = Rc::new(Peer::new(Address::of(worker)?, &self.context.config));
-        if let Some(old) = known {
-            peer.inherit(old);
+        if let Some(old) = self.peers.insert(key, peer.clone()) {
+            peer.inherit(&old);
+            self.left.push((key, old));
         }
-        self.peers.insert(key, peer.clone());
         Ok((key, peer))
     }
 
@@ -112,10 +114,7 @@ impl lane::Desk for Desk {
             Ok((key, peer)) => {
                 let line = peer.line(which);
                 line.queue.borrow_mut().push_back(Call { partition, what, since, by });
-                if line.idle.get() > 0 {
-                    // The one that was used last: the others may grow old and close.
-                    line.bell.notify_last();
-                }
+                line.ring();
                 self.staff(tasks, key, &peer, which, line.connections);
             }
             Err(bad_url) => {
@@ -137,14 +136,13 @@ impl lane::Desk for Desk {
 
     fn tick(&mut self, tasks: &mut JoinSet<Ended>) -> bool {
         let now = (self.context.clock)();
-        let mut is_any_waiting = false;
-        for (key, peer) in &self.peers {
+        for (key, peer) in self.peers.iter().chain(self.left.iter().map(|(key, peer)| (key, peer))) {
+            peer.look();
             for which in [Which::Sends, Which::Enquiries] {
                 let line = peer.line(which);
                 line.is_paused.set(false);
                 self.expire(line);
                 let Some(oldest) = line.queue.borrow().front().map(|call| call.since) else { continue };
-                is_any_waiting = true;
                 // Only slow answers justify more connections; while some are still being made, it is not
                 // known whether answers are slow.
                 let is_slow = now.since(oldest) >= SLOW_MS && line.connecting.get() == 0;
@@ -155,6 +153,7 @@ impl lane::Desk for Desk {
         }
         // One whose last calls have just expired has no connection whose end would remove it.
         self.peers.retain(|_, peer| !peer.is_deserted());
-        is_any_waiting
+        self.left.retain(|(_, peer)| !peer.is_deserted());
+        !(self.peers.is_empty() && self.left.is_empty())
     }
 }

@@ -11,7 +11,9 @@
 //! breaks after that, a kept-alive one above all, leaves it in doubt.
 
 mod desk;
+mod encode;
 mod peer;
+mod seat;
 mod translate;
 
 use std::io;

@@ -2,8 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::task::Poll;
 
 use http::Uri;
 use http::header::HeaderValue;
@@ -12,9 +14,8 @@ use rota_core::time::Mono;
 use rota_core::why::Why;
 use rota_core::worker::Registration;
 use rota_port::executor::Outbound;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout_at};
 
+use super::seat::Seat;
 use super::{Config, translate};
 use crate::Clock;
 use crate::connect::{self, Connector};
@@ -107,11 +108,15 @@ pub(super) enum Which {
 /// Calls of one kind to one worker, and the connections that take them. No cell is borrowed across an await.
 pub(super) struct Line {
     pub(super) queue: RefCell<VecDeque<Call>>,
-    pub(super) bell: Notify,
     /// Connections, also those that are still being made.
     pub(super) open: Cell<usize>,
     pub(super) connecting: Cell<usize>,
-    pub(super) idle: Cell<usize>,
+    /// Of all connections that stand.
+    seats: RefCell<Vec<Rc<Seat>>>,
+    /// Of those that wait for a call; the one that was used last is the last.
+    idle: RefCell<Vec<Rc<Seat>>>,
+    /// Connections that were called, and have not come yet.
+    called: Cell<usize>,
     /// A connection could not be made: no other is tried before the next tick.
     pub(super) is_paused: Cell<bool>,
     /// Opened as calls come.
@@ -124,10 +129,11 @@ impl Line {
     fn new(connections: usize, connections_max: usize) -> Line {
         Line {
             queue: RefCell::new(VecDeque::new()),
-            bell: Notify::new(),
             open: Cell::new(0),
             connecting: Cell::new(0),
-            idle: Cell::new(0),
+            seats: RefCell::new(Vec::new()),
+            idle: RefCell::new(Vec::new()),
+            called: Cell::new(0),
             is_paused: Cell::new(false),
             connections,
             connections_max,
@@ -136,8 +142,16 @@ impl Line {
 
     /// Whether more calls wait than connections are about to take, and `connections_max` are not open yet.
     pub(super) fn wants_connection(&self, connections_max: usize) -> bool {
-        let is_short = self.idle.get() + self.connecting.get() < self.queue.borrow().len();
-        is_short && self.open.get() < connections_max && !self.is_paused.get()
+        let coming = self.idle.borrow().len() + self.called.get() + self.connecting.get();
+        coming < self.queue.borrow().len() && self.open.get() < connections_max && !self.is_paused.get()
+    }
+
+    /// Calls a connection that waits, if one does: the one that was used last, since the others may grow old and close.
+    pub(super) fn ring(&self) {
+        if let Some(seat) = self.idle.borrow_mut().pop() {
+            self.called.set(self.called.get() + 1);
+            seat.call();
+        }
     }
 
     /// The next call whose time is not over; answers those whose time is.
@@ -173,6 +187,15 @@ impl Peer {
         match which {
             Which::Sends => &self.sends,
             Which::Enquiries => &self.enquiries,
+        }
+    }
+
+    /// Tells connections whose time is over.
+    pub(super) fn look(&self) {
+        for line in [&self.sends, &self.enquiries] {
+            for seat in &*line.seats.borrow() {
+                seat.look();
+            }
         }
     }
 
@@ -220,33 +243,52 @@ async fn open(context: &Context, peer: &Peer) -> Result<Connection, connect::Err
 }
 
 async fn take_calls(context: &Context, peer: &Peer, line: &Line, mut connection: Connection) {
+    let seat = Rc::new(Seat::take().await);
+    line.seats.borrow_mut().push(seat.clone());
     let mut is_fresh = true;
     loop {
         if let Some(call) = line.next(context) {
-            match exchange(context, peer, &mut connection, call).await {
+            match exchange(context, peer, &seat, &mut connection, call).await {
                 After::Reusable => is_fresh = false,
-                After::Useless => return,
+                After::Useless => break,
                 // A connection that is closed as soon as it is made is none.
-                After::NotSent(call) if is_fresh => return context.answer_unsent(call, Why::ConnectFailed),
+                After::NotSent(call) if is_fresh => {
+                    context.answer_unsent(call, Why::ConnectFailed);
+                    break;
+                }
                 // The call waits for the next connection, as if this one had never taken it.
-                After::NotSent(call) => return line.queue.borrow_mut().push_front(call),
+                After::NotSent(call) => {
+                    line.queue.borrow_mut().push_front(call);
+                    break;
+                }
             }
-            continue;
-        }
-        line.idle.set(line.idle.get() + 1);
-        // A closed connection is seen before a call is taken for it. Each branch is cancel-safe: a bell
-        // that rang for a connection that ends is passed on, and the desk looks at the line once more.
-        let is_called = tokio::select! {
-            biased;
-            () = connection.closed() => false,
-            () = line.bell.notified() => true,
-            () = sleep(Duration::from_millis(context.config.idle_ms)) => false,
-        };
-        line.idle.set(line.idle.get() - 1);
-        if !is_called {
-            return;
+        } else if !wait(context, line, &seat, &mut connection).await {
+            break;
         }
     }
+    line.seats.borrow_mut().retain(|other| !Rc::ptr_eq(other, &seat));
+}
+
+/// Waits to be called; false if the connection is closed, or was not called for too long.
+async fn wait(context: &Context, line: &Line, seat: &Rc<Seat>, connection: &mut Connection) -> bool {
+    line.idle.borrow_mut().push(seat.clone());
+    // A closed connection is seen before a call is taken for it.
+    let is_open = seat.within(context.config.idle_ms, |cx| match connection.poll_closed(cx) {
+        Poll::Ready(()) => Poll::Ready(false),
+        Poll::Pending if seat.take_call() => Poll::Ready(true),
+        Poll::Pending => Poll::Pending,
+    });
+    let is_open = is_open.await;
+    if is_open != Some(true) {
+        line.idle.borrow_mut().retain(|other| !Rc::ptr_eq(other, seat));
+        if !seat.take_call() {
+            return false;
+        }
+        // It was called, and cannot come: another one shall.
+        line.ring();
+    }
+    line.called.set(line.called.get() - 1);
+    is_open == Some(true)
 }
 
 /// What became of a connection in an exchange.
@@ -260,27 +302,35 @@ enum After {
 }
 
 /// Sends a call and answers it, unless nothing was sent.
-async fn exchange(context: &Context, peer: &Peer, connection: &mut Connection, call: Call) -> After {
+async fn exchange(context: &Context, peer: &Peer, seat: &Seat, connection: &mut Connection, call: Call) -> After {
     let ms = match &call.what {
         Outbound::Send(_) => context.config.exchange_ms,
         Outbound::Probe(_) | Outbound::Cancel(_) => call.by.since((context.clock)()),
     };
-    let deadline = Instant::now() + Duration::from_millis(ms);
-    let mut request = translate::request(&peer.address, &call.what);
+    let headers = connection.headers();
+    let mut request = translate::request(&peer.address, &call.what, headers);
     if let Outbound::Send(send) = &call.what {
         trace::mark(request.headers_mut(), context.config.sampler, send);
     }
-    match timeout_at(deadline, connection.exchange(request, ANSWER)).await {
-        Ok(Ok(response)) => {
+    let answer = {
+        let mut exchange = pin!(connection.exchange(request, ANSWER));
+        seat.within(ms, |cx| exchange.as_mut().poll(cx)).await
+    };
+    match answer {
+        Some(Ok(response)) => {
             context.outbox.put(call.partition, translate::answered(&call.what, &response));
-            let is_reusable = !response.is_cut && timeout_at(deadline, connection.is_reusable()).await.unwrap_or(false);
-            return if is_reusable { After::Reusable } else { After::Useless };
+            if response.is_cut {
+                return After::Useless;
+            }
+            let mut reusable = pin!(connection.is_reusable());
+            let is_reusable = seat.within(ms, |cx| reusable.as_mut().poll(cx)).await;
+            return if is_reusable == Some(true) { After::Reusable } else { After::Useless };
         }
-        Ok(Err(Failure::NotSent)) => return After::NotSent(call),
-        Ok(Err(Failure::Broken(error))) => {
+        Some(Err(Failure::NotSent)) => return After::NotSent(call),
+        Some(Err(Failure::Broken(error))) => {
             tracing::debug!(url = peer.address.url, error = &error as &dyn std::error::Error, "exchange_broken");
         }
-        Err(_elapsed) => tracing::debug!(url = peer.address.url, ms, "exchange_timed_out"),
+        None => tracing::debug!(url = peer.address.url, ms, "exchange_timed_out"),
     }
     context.outbox.put(call.partition, translate::unanswered(&call.what));
     After::Useless

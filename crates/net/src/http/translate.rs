@@ -1,81 +1,48 @@
 //! Between the machine's words and those of the worker protocol.
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use http::{Request, StatusCode, Uri};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use rota_core::id::{AttemptId, RunId};
-use rota_core::job::Target;
 use rota_core::limits::MESSAGE_BYTES_MAX;
-use rota_core::partition::{CancelAnswer, Dispatch, Enquiry, Input, Outcome, ProbeAnswer, Report, SendOutcome};
+use rota_core::partition::{CancelAnswer, Enquiry, Input, Outcome, ProbeAnswer, Report, SendOutcome};
 use rota_core::why::Why;
 use rota_port::executor::Outbound;
 use rota_wire::worker as wire;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::encode;
 use super::peer::Address;
 use crate::connection::Response;
 
-/// The request that carries a call.
-pub(super) fn request(address: &Address, call: &Outbound) -> Request<Full<Bytes>> {
-    match call {
-        Outbound::Send(send) => {
-            let body = execute(send);
-            post(address, &address.execute, &body, body.param.len())
-        }
-        Outbound::Probe(enquiry) => post(address, &address.probe, &enquire(enquiry), 0),
-        Outbound::Cancel(enquiry) => post(address, &address.cancel, &enquire(enquiry), 0),
-    }
-}
-
-fn post(address: &Address, target: &Uri, body: &impl Serialize, param_bytes: usize) -> Request<Full<Bytes>> {
-    // What a body has beside its parameter fits into this, so that it is seldom moved while it grows.
-    const REST_BYTES: usize = 512;
-    let mut bytes = Vec::with_capacity(REST_BYTES + param_bytes);
-    serde_json::to_writer(&mut bytes, body).expect("bodies are plain data with text for keys");
-    let mut request = Request::post(target.clone()).body(Full::new(Bytes::from(bytes))).expect("made of checked parts");
-    let headers = request.headers_mut();
+/// The request that carries a call, made of an empty map of headers.
+pub(super) fn request(address: &Address, call: &Outbound, mut headers: HeaderMap) -> Request<Full<Bytes>> {
+    let (target, body) = match call {
+        Outbound::Send(send) => (&address.execute, encode::execute(send)),
+        Outbound::Probe(enquiry) => (&address.probe, enquire(enquiry)),
+        Outbound::Cancel(enquiry) => (&address.cancel, enquire(enquiry)),
+    };
     headers.insert(HOST, address.endpoint.authority.clone());
     headers.insert(AUTHORIZATION, address.bearer.clone());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = target.clone();
+    *request.headers_mut() = headers;
     request
 }
 
-fn execute(send: &Dispatch) -> wire::Execute {
-    let Target::Handler { name, param } = &send.body.target else {
-        unreachable!("the machine sends URL jobs to the URL executor");
-    };
-    wire::Execute {
-        incarnation: send.worker.as_ref().expect("a call over HTTP names its worker").incarnation.0,
-        epoch: send.epoch.0,
-        attempt: send.attempt.0,
-        run: send.run.0,
-        shard: send.shard,
-        shards: send.shards,
-        no: send.no,
-        idempotency_key: crate::idempotency_key(send.run, send.shard),
-        job: send.job.0,
-        job_name: send.body.name.clone(),
-        version: send.version.0,
-        origin: send.origin.word().to_owned(),
-        slot: send.body.zone.format(send.slot),
-        zone: send.body.zone.name().to_owned(),
-        handler: name.clone(),
-        param: send.param.as_deref().unwrap_or(param).to_owned(),
-        timeout_ms: send.timeout_ms,
-    }
-}
-
-fn enquire(enquiry: &Enquiry) -> wire::Enquiry {
-    wire::Enquiry {
+fn enquire(enquiry: &Enquiry) -> Bytes {
+    let body = wire::Enquiry {
         incarnation: enquiry.incarnation.0,
         epoch: enquiry.epoch.0,
         attempt: enquiry.attempt.0,
         run: enquiry.run.0,
         shard: enquiry.shard,
         no: enquiry.no,
-    }
+    };
+    serde_json::to_vec(&body).expect("bodies are plain data").into()
 }
 
 /// The answer to a call of which nothing was sent.
