@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use http::Method;
 use rota_cron::UnixMs;
 use rota_wire::worker::{
-    Acknowledged, AttemptResult, Beat, Enquiry, Identity, Outcome, Register, Registered, Results, Status, WorkerNow,
+    Acknowledged, AttemptResult, Beat, Enquiry, Identity, Outcome, Register, Registered, Status, WorkerNow,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep};
 
+use super::ids::Ids;
 use super::link::Link;
 use super::peer::{self, Ask, Execute};
 use super::record::Record;
@@ -29,7 +30,7 @@ use crate::clock;
 pub(super) const APP: &str = "bench";
 pub(super) const HANDLER: &str = "bench";
 /// Between two reports of a worker.
-const REPORT: Duration = Duration::from_millis(5);
+const REPORT: Duration = Duration::from_millis(10);
 /// Results in one report.
 const RESULTS_MAX: usize = 1_000;
 /// How long an attempt is remembered, at least.
@@ -170,7 +171,7 @@ struct State {
     /// Results that are not acknowledged.
     results: Vec<AttemptResult>,
     /// Attempts that came since `turned`, and those of the time before.
-    seen: [HashSet<u64>; 2],
+    seen: [Ids; 2],
     refused: HashSet<u64>,
     turned: Instant,
 }
@@ -193,11 +194,11 @@ impl State {
             self.seen.swap(0, 1);
             self.seen[0].clear();
         }
-        !self.seen[1].contains(&attempt) && self.seen[0].insert(attempt)
+        !self.seen[1].contains(attempt) && self.seen[0].insert(attempt)
     }
 
     fn knows(&self, attempt: u64) -> bool {
-        self.seen.iter().any(|seen| seen.contains(&attempt))
+        self.seen.iter().any(|seen| seen.contains(attempt))
     }
 }
 
@@ -242,14 +243,33 @@ async fn report(mut link: Link, worker: Rc<Worker>, id: u32) -> Result<()> {
     let path = format!("/api/v1/workers/{id}/results");
     loop {
         sleep(REPORT).await;
-        let results: Vec<AttemptResult> = worker.state.borrow().results.iter().take(RESULTS_MAX).cloned().collect();
-        if results.is_empty() {
-            continue;
-        }
-        let body = Results { incarnation: worker.incarnation, results };
-        let answer: Acknowledged = link.call(Method::POST, &path, &body).await?;
-        let acknowledged: BTreeSet<u64> = answer.acknowledged.into_iter().collect();
-        worker.state.borrow_mut().results.retain(|result| !acknowledged.contains(&result.attempt));
+        let body = {
+            let state = worker.state.borrow();
+            let results = &state.results[..state.results.len().min(RESULTS_MAX)];
+            if results.is_empty() {
+                continue;
+            }
+            json(&List { incarnation: worker.incarnation, results })
+        };
+        let answer: Acknowledged = link.send(Method::POST, &path, body).await?;
+        forget(&mut worker.state.borrow_mut().results, &answer.acknowledged);
+    }
+}
+
+/// [`rota_wire::worker::Results`], of results that stay where they are.
+#[derive(serde::Serialize)]
+struct List<'a> {
+    incarnation: u64,
+    results: &'a [AttemptResult],
+}
+
+/// Removes what is acknowledged: mostly the whole list that was sent, in its order.
+fn forget(results: &mut Vec<AttemptResult>, acknowledged: &[u64]) {
+    let in_order = results.iter().zip(acknowledged).take_while(|(result, attempt)| result.attempt == **attempt).count();
+    results.drain(..in_order);
+    if let rest @ [_, ..] = &acknowledged[in_order..] {
+        let rest: BTreeSet<u64> = rest.iter().copied().collect();
+        results.retain(|result| !rest.contains(&result.attempt));
     }
 }
 
@@ -327,7 +347,8 @@ impl Worker {
             }
             state.results.push(result(seen.attempt, seen.run, seen.shard, seen.no));
         }
-        let body = format!(r#"{{"next_beat":{}}}"#, state.beat + 1);
+        let mut digits = itoa::Buffer::new();
+        let body = [r#"{"next_beat":"#, digits.format(state.beat + 1), "}"].concat();
         peer::respond(out, "202 Accepted", body.as_bytes());
     }
 
@@ -350,4 +371,26 @@ fn result(attempt: u64, run: u64, shard: u32, no: u32) -> AttemptResult {
 
 fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("answers are plain data")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_acknowledged_is_forgotten_in_any_order() {
+        for (acknowledged, left) in [
+            (vec![1, 2, 3, 4], vec![]),
+            (vec![1, 2], vec![3, 4]),
+            (vec![3, 1], vec![2, 4]),
+            (vec![1, 3, 9], vec![2, 4]),
+            (vec![], vec![1, 2, 3, 4]),
+            (vec![1, 2, 3, 4, 5], vec![]),
+        ] {
+            let mut results: Vec<AttemptResult> = (1..=4).map(|attempt| result(attempt, attempt, 0, 1)).collect();
+            forget(&mut results, &acknowledged);
+            let attempts: Vec<u64> = results.iter().map(|result| result.attempt).collect();
+            assert_eq!(attempts, left, "{acknowledged:?}");
+        }
+    }
 }

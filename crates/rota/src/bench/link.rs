@@ -38,7 +38,12 @@ impl Link {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T> {
-        let (status, bytes) = self.exchange(method, path, serde_json::to_vec(body)?).await?;
+        self.send(method, path, serde_json::to_vec(body)?).await
+    }
+
+    /// [`Link::call`], with a body that is encoded already.
+    pub(super) async fn send<T: DeserializeOwned>(&mut self, method: Method, path: &str, body: Vec<u8>) -> Result<T> {
+        let (status, bytes) = self.exchange(method, path, body).await?;
         if !status.is_success() {
             bail!("{path}: {status} {}", String::from_utf8_lossy(&bytes));
         }

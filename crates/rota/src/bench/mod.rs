@@ -5,6 +5,7 @@
 
 mod audit;
 mod fleet;
+mod ids;
 mod link;
 mod load;
 mod peer;

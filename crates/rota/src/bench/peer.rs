@@ -1,5 +1,5 @@
-//! The light worker's side of the protocol: requests read and answered by hand, since what the workers use of the two
-//! cores is taken from the server that is measured.
+//! The light worker's side of the protocol: requests read by hyper's parser and answered by hand, since what the
+//! workers use of the two cores is taken from the server that is measured.
 
 use serde::Deserialize;
 
@@ -33,33 +33,34 @@ pub(super) struct Broken;
 
 /// The first whole request of what was received, and its length; nothing if more has to come.
 pub(super) fn request(received: &[u8]) -> Result<Option<(Ask<'_>, usize)>, Broken> {
-    let Some(head) = received.windows(4).position(|four| four == b"\r\n\r\n") else {
-        return if received.len() > 16 << 10 { Err(Broken) } else { Ok(None) };
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut request = httparse::Request::new(&mut headers);
+    let head = match request.parse(received).map_err(|_| Broken)? {
+        httparse::Status::Complete(head) => head,
+        httparse::Status::Partial if received.len() > 16 << 10 => return Err(Broken),
+        httparse::Status::Partial => return Ok(None),
     };
-    let text = std::str::from_utf8(&received[..head]).map_err(|_| Broken)?;
-    let mut lines = text.split("\r\n");
-    let path = lines.next().and_then(|line| line.split(' ').nth(1)).ok_or(Broken)?;
     let mut length = 0;
-    for line in lines {
-        let (name, value) = line.split_once(':').ok_or(Broken)?;
-        if name.eq_ignore_ascii_case("content-length") {
+    for header in request.headers.iter() {
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let value = std::str::from_utf8(header.value).map_err(|_| Broken)?;
             length = value.trim().parse().map_err(|_| Broken)?;
         }
     }
-    let end = head + 4 + length;
     if length > 4 << 20 {
         return Err(Broken);
     }
+    let end = head + length;
     if received.len() < end {
         return Ok(None);
     }
-    let body = &received[head + 4..end];
-    let ask = match path {
-        "/internal/identity" => Ask::Identity,
-        "/internal/tasks/execute" => Ask::Execute(body),
-        "/internal/tasks/cancel" => Ask::Cancel(body),
-        "/internal/tasks/probe" => Ask::Probe(body),
-        _ => Ask::Other,
+    let body = &received[head..end];
+    let ask = match request.path {
+        Some("/internal/identity") => Ask::Identity,
+        Some("/internal/tasks/execute") => Ask::Execute(body),
+        Some("/internal/tasks/cancel") => Ask::Cancel(body),
+        Some("/internal/tasks/probe") => Ask::Probe(body),
+        Some(_) | None => Ask::Other,
     };
     Ok(Some((ask, end)))
 }
@@ -69,7 +70,7 @@ pub(super) fn respond(out: &mut Vec<u8>, status: &str, body: &[u8]) {
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(status.as_bytes());
     out.extend_from_slice(b"\r\ncontent-type: application/json\r\ncontent-length: ");
-    out.extend_from_slice(body.len().to_string().as_bytes());
+    out.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
     out.extend_from_slice(b"\r\n\r\n");
     out.extend_from_slice(body);
 }

@@ -1,6 +1,6 @@
 //! What the workers saw: the oracle of a measurement, apart from the ledger.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 /// Lateness beyond this is counted in the last place.
 const LATE_MAX_MS: usize = 120_000;
@@ -17,7 +17,7 @@ pub(super) struct Span {
 pub(super) struct Record {
     span: Span,
     /// By job: its period, and how often each slot in the span was started.
-    jobs: BTreeMap<u32, (i64, Vec<u8>)>,
+    jobs: HashMap<u32, (i64, Vec<u8>)>,
     late: Vec<u32>,
     started: u64,
     late_max_ms: i64,
