@@ -9,10 +9,12 @@
 //!
 //! Absent on purpose: raising epochs and ids, which is the store's, and keeping the server from firing at once.
 
+use std::collections::BTreeMap;
+
 use rota_cron::{Kind, Schedule};
 
 use crate::batch::{Attempt, AttemptState, Exception, Loaded, OpenRun, Origin, Row, Run, RunState};
-use crate::id::{Block, RunId};
+use crate::id::{Block, JobId, RunId};
 use crate::job::{Definition, JobState};
 use crate::limits;
 use crate::time::UnixMs;
@@ -44,11 +46,11 @@ pub fn rows(loaded: &Loaded, since: Since, now: UnixMs, ids: &mut Block) -> (Vec
     for open in &loaded.open {
         plan.close(open);
     }
+    let exceptions: BTreeMap<JobId, Exception> = loaded.exceptions.iter().copied().collect();
+    let covered: BTreeMap<JobId, UnixMs> = loaded.covered.iter().copied().collect();
     for definition in loaded.jobs.iter().filter(|definition| definition.state == JobState::Enabled) {
-        let stored = loaded.exceptions.iter().find(|(job, _)| *job == definition.id).map(|(_, exception)| *exception);
-        let covered = loaded.covered.iter().find(|(job, _)| *job == definition.id).map(|(_, slot)| *slot);
-        let covered = covered.map_or(loaded.mark, |slot| slot.max(loaded.mark));
-        plan.cover(definition, stored, covered);
+        let upto = covered.get(&definition.id).map_or(loaded.mark, |slot| loaded.mark.max(*slot));
+        plan.cover(definition, exceptions.get(&definition.id).copied(), upto);
     }
     (plan.rows, plan.counts)
 }

@@ -7,6 +7,7 @@ use rota_core::time::UnixMs;
 use rota_port::store::Error;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
+use crate::backup::part_in;
 use crate::byjob::ByJob;
 use crate::dir::{DataDir, private, restoring_in};
 use crate::key::Key;
@@ -141,6 +142,8 @@ pub fn open(dir: &Path, partitions: u16) -> Result<(SqliteStore, SqliteQuery), O
     if restoring_in(dir).exists() {
         return Err(OpenError::Restoring { dir: dir.to_owned() });
     }
+    // A backup that was under way when the process before ended.
+    let _ = std::fs::remove_file(part_in(dir));
     open_in(locked, partitions)
 }
 

@@ -269,6 +269,14 @@ fn a_directory_in_which_a_restore_did_not_end_is_not_opened() {
 }
 
 #[test]
+fn what_a_crash_left_of_a_backup_goes_with_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("backup.part"), "half a copy").unwrap();
+    let _shop = Shop::open(dir.path());
+    assert!(!dir.path().join("backup.part").exists());
+}
+
+#[test]
 fn a_clock_before_the_backup_is_refused() {
     let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     drop(Shop::open(old.path()));

@@ -83,7 +83,7 @@ impl Drop for Copy {
 }
 
 /// Where the copy is made.
-pub(super) fn part_in(dir: &Path) -> PathBuf {
+pub(crate) fn part_in(dir: &Path) -> PathBuf {
     dir.join("backup.part")
 }
 

@@ -25,6 +25,8 @@ use sha2::{Digest, Sha256};
 
 pub use restore::{Restore, RestoreError, Restored, Secrets, restore};
 
+pub(crate) use copy::part_in;
+
 use crate::dir::{DataDir, database_in, key_in};
 use crate::failure::of;
 use crate::open::OpenError;
