@@ -25,7 +25,7 @@ fn a_wrong_job_is_refused_by_field_and_hint() {
     server.job(&json!({"name": "good", "app": "etl", "handler": "work"}));
     let cases = [
         (json!({"crno": "* * * * *"}), 400, "unknown_field", "crno", "`cron`"),
-        (json!({"retry": {"max": 1, "dealy": "1s"}}), 400, "unknown_field", "retry.dealy", "`delay`"),
+        (json!({"retry": {"max": 1, "frist": "1s"}}), 400, "unknown_field", "retry.frist", "`first`"),
         (json!({"cron": "0 0 30 2 *"}), 400, "invalid", "cron", ""),
         (json!({"cron": "61 * * * *"}), 400, "invalid", "cron", ""),
         (json!({"cron": "* * *"}), 400, "invalid", "cron", ""),
@@ -37,7 +37,7 @@ fn a_wrong_job_is_refused_by_field_and_hint() {
         (json!({"delay": "-1s"}), 400, "invalid", "delay", "30s"),
         (json!({"every": "30"}), 400, "invalid", "every", "`30s`"),
         (json!({"every": 30}), 400, "invalid", "every", "30s"),
-        (json!({"retry": {"max": 1, "delay": "-1s"}}), 400, "invalid", "retry.delay", "30s"),
+        (json!({"retry": {"max": 1, "first": "-1s"}}), 400, "invalid", "retry.first", "30s"),
         (json!({"timeout": {"attempt": "-1s"}}), 400, "invalid", "timeout.attempt", "30s"),
         (json!({"timeout": {"start": "-1s"}}), 400, "invalid", "timeout.start", "30s"),
         (json!({"shards": {"count": 0}}), 400, "invalid", "shards.count", ""),
@@ -127,7 +127,7 @@ fn the_command_line_passes_it_on() {
         (&["--cron", "0 0 30 2 *"], 2, &["cron: ", "(invalid)"]),
         (&["--cron", "@daily", "--timezone", "Asia/Shanghi"], 2, &["timezone: ", "Asia/Shanghai"]),
         (&["--every=-5s"], 2, &["every: ", "negative", "30s"]),
-        (&["--retries", "1", "--retry-delay=-5s"], 2, &["retry.delay: ", "negative"]),
+        (&["--retries", "1", "--retry-first=-5s"], 2, &["retry.first: ", "negative"]),
         (&["--shards", "1001"], 2, &["shards.count: "]),
         (&["--corn", "@daily"], 2, &["--corn", "--cron"]),
     ];

@@ -55,7 +55,7 @@ fn everything_that_the_first_screen_promises() {
 
 fn jobs(at: &std::path::Path) {
     let added =
-        said(at, "job add mine --app demo --handler echo --param one --every 1h --retries 1 --retry-delay 1s", 0);
+        said(at, "job add mine --app demo --handler echo --param one --every 1h --retries 1 --retry-first 1s", 0);
     assert!(added.contains("next  ") && added.contains("rota run mine"), "{added}");
     let list = json(at, "job list");
     let names: Vec<&Value> =

@@ -68,7 +68,7 @@ impl Kind {
             Kind::AtMostOnce => json!({"every": "1s", "handler": "echo", "delivery": "at_most_once"}),
             Kind::OverlapSkip => json!({"every": "1s", "handler": "sleep", "param": "1500ms", "overlap": "skip"}),
             Kind::Flaky => json!({"every": "1s", "handler": "fail", "param": "{\"until_attempt\": 2}",
-                "retry": {"max": 3, "delay": "100ms"}}),
+                "retry": {"max": 3, "first": "100ms"}}),
             Kind::Delayed => json!({"delay": "1s", "handler": "echo"}),
             Kind::UrlGet => json!({"every": "1s", "http": {"get": format!("http://{}/", recorder.address)}}),
             Kind::UrlPost => json!({"every": "1s", "http": {"post": format!("http://{}/", recorder.address)}}),

@@ -18,6 +18,7 @@ mod server;
 mod bad_input;
 mod bad_store;
 mod cron;
+mod docs;
 mod first_screen;
 mod isolation;
 mod kill_nine;

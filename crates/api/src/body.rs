@@ -178,16 +178,16 @@ mod tests {
         for (text, code, field, hint) in [
             (r#"{"name":"a","crno":"* * * * *"}"#, Code::UnknownField, Some("crno"), Some("did you mean `cron`?")),
             (
-                r#"{"name":"a","retry":{"max":1,"dealy":"1s"}}"#,
+                r#"{"name":"a","retry":{"max":1,"frist":"1s"}}"#,
                 Code::UnknownField,
-                Some("retry.dealy"),
-                Some("`delay`"),
+                Some("retry.frist"),
+                Some("`first`"),
             ),
             (
                 r#"{"name":"a","retry":{"maximum_of_all":1}}"#,
                 Code::UnknownField,
                 Some("retry.maximum_of_all"),
-                Some("max, delay"),
+                Some("max, first"),
             ),
             (r#"{"name":"a","http":{"psot":"x"}}"#, Code::UnknownField, Some("http.psot"), Some("`post`")),
             (r#"{"handler":"x"}"#, Code::Invalid, Some("name"), None),

@@ -141,6 +141,8 @@ impl Code {
             | Why::NeverSeen
             | Why::ConnectFailed
             | Why::SendDeadline
+            | Why::RunTimeout
+            | Why::DispatchFailed
             | Why::RefusedForeignIncarnation
             | Why::RefusedStaleEpoch
             | Why::RefusedCancelled

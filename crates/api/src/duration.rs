@@ -103,9 +103,9 @@ mod tests {
             ("99999999999999999999s", "`99999999999999999999s` is not a duration", HINT),
             ("999999999999999999d", "`999999999999999999d` is not a duration", HINT),
         ] {
-            let refusal = parse("retry.delay", text).unwrap_err();
+            let refusal = parse("retry.first", text).unwrap_err();
             assert_eq!(refusal.message, message, "{text}");
-            assert_eq!(refusal.field.as_deref(), Some("retry.delay"));
+            assert_eq!(refusal.field.as_deref(), Some("retry.first"));
             assert!(refusal.hint.as_deref().unwrap().contains(hint), "{refusal:?}");
         }
     }

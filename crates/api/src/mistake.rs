@@ -32,7 +32,7 @@ pub(crate) fn mistake(path: &str, error: &serde_json::Error) -> Refusal {
         return Refusal::invalid(within(field, first), format!("`{first}` is given twice"));
     }
     let last = path.rsplit('.').next().unwrap_or(path);
-    let is_duration = ["every", "delay", "start", "attempt"].contains(&last);
+    let is_duration = ["every", "delay", "first", "cap", "start", "attempt", "run"].contains(&last);
     let hint = if message.starts_with("unknown variant") {
         Some(did_you_mean(first, rest.iter().copied()).unwrap_or_else(|| choices(rest)))
     } else {

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 
 use http::{HeaderName, HeaderValue};
+use rota_core::batch::RunState;
 use rota_core::id::AppId;
 use rota_core::id::{JobId, Version};
 use rota_core::job::{
     Delivery, Invalid, Job, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout, When, check_name,
 };
 use rota_core::limits;
+use rota_core::retry::{self, Backoff};
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
 use rota_cron::{Dialect, PERIOD_MIN_MS};
@@ -57,16 +59,56 @@ pub(crate) fn read(job: &rest::JobSpec) -> Result<Spec, Refusal> {
             labels: route.labels.unwrap_or_default(),
         },
         overlap: word("overlap", job.overlap.as_deref(), &OVERLAPS)?.unwrap_or_default(),
-        retry: Retry { max: retry.max, delay_ms: duration("retry.delay", &retry.delay)?.unwrap_or(0) },
+        retry: read_retry(&retry)?,
         timeout: Timeout {
             start_ms: duration("timeout.start", &timeout.start)?,
             attempt_ms: duration("timeout.attempt", &timeout.attempt)?,
+            run_ms: duration("timeout.run", &timeout.run)?,
         },
         shards: job.shards.as_ref().map_or(1, |shards| shards.count),
         delivery: word("delivery", job.delivery.as_deref(), &DELIVERIES)?,
     })
 }
 
+fn read_retry(retry: &rest::Retry) -> Result<Retry, Refusal> {
+    let duration = |field: &str, text: &Option<String>| text.as_deref().map(|t| duration::parse(field, t)).transpose();
+    Ok(Retry {
+        max: retry.max,
+        delay_ms: duration("retry.first", &retry.first)?.unwrap_or(0),
+        backoff: word("retry.backoff", retry.backoff.as_deref(), &BACKOFFS)?.unwrap_or_default(),
+        cap_ms: duration("retry.cap", &retry.cap)?,
+        jitter: retry.jitter.unwrap_or(false),
+        when: retry.when.as_deref().map(read_ends).transpose()?.unwrap_or_default(),
+    })
+}
+
+fn read_ends(words: &[String]) -> Result<retry::When, Refusal> {
+    let mut when = retry::When { failed: false, timeout: false, lost: false };
+    for end in words {
+        match word("retry.when", Some(end), &ENDS)? {
+            Some(RunState::Timeout) => when.timeout = true,
+            Some(RunState::Lost) => when.lost = true,
+            Some(_) | None => when.failed = true,
+        }
+    }
+    Ok(when)
+}
+
+fn write_retry(retry: Retry) -> rest::Retry {
+    let ends = ENDS.iter().filter(|(_, state)| retry.when.includes(*state)).map(|(word, _)| (*word).to_owned());
+    rest::Retry {
+        max: retry.max,
+        first: (retry.delay_ms > 0).then(|| duration::print(retry.delay_ms)),
+        backoff: (retry.backoff != Backoff::Fixed).then(|| word_of(&BACKOFFS, retry.backoff)),
+        cap: retry.cap_ms.map(duration::print),
+        jitter: retry.jitter.then_some(true),
+        when: (retry.when != retry::When::default()).then(|| ends.collect()),
+    }
+}
+
+const BACKOFFS: [(&str, Backoff); 2] = [("fixed", Backoff::Fixed), ("exponential", Backoff::Exponential)];
+const ENDS: [(&str, RunState); 3] =
+    [("failed", RunState::Failed), ("timeout", RunState::Timeout), ("lost", RunState::Lost)];
 const STRATEGIES: [(&str, Strategy); 3] = [
     ("LEAST_INFLIGHT", Strategy::LeastInflight),
     ("APP_ROUND_ROBIN", Strategy::AppRoundRobin),
@@ -286,11 +328,11 @@ pub(crate) fn write(spec: &Spec, name: &str, app: &App, state: JobState) -> rest
     let labels = Some(spec.route.labels.clone()).filter(|labels| !labels.trim().is_empty());
     job.route = (strategy.is_some() || labels.is_some()).then_some(rest::Route { strategy, labels });
     job.overlap = (spec.overlap != Overlap::Allow).then(|| word_of(&OVERLAPS, spec.overlap));
-    let delay = (spec.retry.delay_ms > 0).then(|| duration::print(spec.retry.delay_ms));
-    job.retry = (spec.retry != Retry::default()).then_some(rest::Retry { max: spec.retry.max, delay });
+    job.retry = (spec.retry != Retry::default()).then(|| write_retry(spec.retry));
     job.timeout = (spec.timeout != Timeout::default()).then(|| rest::Timeout {
         start: spec.timeout.start_ms.map(duration::print),
         attempt: spec.timeout.attempt_ms.map(duration::print),
+        run: spec.timeout.run_ms.map(duration::print),
     });
     job.shards = (spec.shards != 1).then_some(rest::Shards { count: spec.shards });
     job.delivery = spec.delivery.map(|delivery| word_of(&DELIVERIES, delivery));

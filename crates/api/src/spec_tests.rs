@@ -39,7 +39,8 @@ fn what_users_write_reads_back_as_they_wrote_it() {
         json!({"name": "a", "every": "1d", "http": {"delete": "https://p.example/"}}),
         json!({"name": "a", "app": "etl", "handler": "h", "every": "1h",
             "route": {"strategy": "APP_ROUND_ROBIN", "labels": "disk=ssd, !gpu"}, "overlap": "skip",
-            "retry": {"max": 3, "delay": "10s"}, "timeout": {"start": "1m", "attempt": "1500ms"},
+            "retry": {"max": 3, "first": "10s", "backoff": "exponential", "cap": "5m", "jitter": true, "when": ["timeout", "lost"]},
+            "timeout": {"start": "1m", "attempt": "1500ms", "run": "1h"},
             "shards": {"count": 8}, "delivery": "at_most_once"}),
     ] {
         let (job, spec) = accept(body.clone()).unwrap();
@@ -91,7 +92,10 @@ fn each_mistake_names_its_field_and_says_what_would_be_right() {
         (handler(json!({"shards": {"count": 0}})), "shards.count", ""),
         (handler(json!({"shards": {"count": 1001}})), "shards.count", ""),
         (handler(json!({"retry": {"max": 101}})), "retry.max", ""),
-        (handler(json!({"retry": {"max": 1, "delay": "-1s"}})), "retry.delay", "30s"),
+        (handler(json!({"retry": {"max": 1, "first": "-1s"}})), "retry.first", "30s"),
+        (handler(json!({"retry": {"max": 1, "when": ["faild"]}})), "retry.when", "failed"),
+        (handler(json!({"retry": {"max": 1, "when": []}})), "retry.when", "at least one"),
+        (handler(json!({"retry": {"max": 1, "backoff": "exponential"}})), "retry.first", "10s"),
         (handler(json!({"timeout": {"attempt": "0s"}})), "timeout.attempt", "30s"),
         (handler(json!({"timeout": {"start": "x"}})), "timeout.start", "30s"),
         (json!({"name": "", "app": "etl", "handler": "h"}), "name", "letters"),

@@ -213,9 +213,17 @@ impl Lines {
             (RunState::Lost, Some(Why::InDoubt)) if may_doubt == Some(Delivery::AtMostOnce) => {
                 "nothing could say whether it ran, and delivery is at_most_once".to_owned()
             }
-            (_, Some(why @ (Why::Deleted | Why::JobDeleted | Why::AttemptsSpent))) => view::spelled(why),
+            (
+                _,
+                Some(
+                    why @ (Why::Deleted | Why::JobDeleted | Why::AttemptsSpent | Why::RunTimeout | Why::DispatchFailed),
+                ),
+            ) => view::spelled(why),
             (_, Some(why @ (Why::StartDeadline | Why::SendDeadline))) if attempts.is_empty() => view::spelled(why),
             _ if retries == 0 => "retry.max is 0".to_owned(),
+            (state, _) if spec.is_some_and(|spec| !spec.retry.when.includes(state)) => {
+                format!("{} is not in retry.when", state.word())
+            }
             _ if retries == 1 => "its only retry is spent".to_owned(),
             _ => format!("its {retries} retries are spent"),
         };

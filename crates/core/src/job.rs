@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AppId, JobId, Version};
 use crate::label::Selector;
 use crate::limits;
+pub use crate::retry::Retry;
 use crate::time::UnixMs;
 use crate::url;
 
@@ -113,16 +114,6 @@ pub enum Overlap {
     Skip,
 }
 
-/// Retries after a failure, a time-out or a loss.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Retry {
-    /// How many, beyond the first attempt.
-    pub max: u32,
-    /// From an attempt's end to the next one, in milliseconds.
-    pub delay_ms: u64,
-}
-
 /// How long things may take, in milliseconds; absent is unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -131,6 +122,9 @@ pub struct Timeout {
     pub start_ms: Option<u64>,
     /// From an attempt's dispatch to its end.
     pub attempt_ms: Option<u64>,
+    /// From the moment a run is made to its end, with all its shards and retries.
+    #[serde(default)]
+    pub run_ms: Option<u64>,
 }
 
 /// What an unresolved doubt means.
@@ -315,13 +309,13 @@ impl Spec {
         if self.shards == 0 || self.shards > limits::SHARDS_MAX {
             return Err(invalid("shards", format!("{} is outside 1 to {}", self.shards, limits::SHARDS_MAX)));
         }
-        if self.retry.max > limits::RETRIES_MAX {
-            return Err(invalid("retry.max", format!("{} is more than {}", self.retry.max, limits::RETRIES_MAX)));
-        }
-        if self.retry.delay_ms > limits::DURATION_MAX_MS {
-            return Err(invalid("retry.delay", "longer than 366 days".to_owned()));
-        }
-        for (field, ms) in [("timeout.start", self.timeout.start_ms), ("timeout.attempt", self.timeout.attempt_ms)] {
+        self.retry.check()?;
+        let timeout = self.timeout;
+        for (field, ms) in [
+            ("timeout.start", timeout.start_ms),
+            ("timeout.attempt", timeout.attempt_ms),
+            ("timeout.run", timeout.run_ms),
+        ] {
             if let Some(ms) = ms {
                 in_range(field, ms)?;
             }

@@ -14,6 +14,7 @@ pub mod label;
 pub mod limits;
 pub mod partition;
 pub mod restore;
+pub mod retry;
 pub mod route;
 pub mod time;
 pub mod trace;

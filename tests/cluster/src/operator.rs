@@ -6,6 +6,7 @@ use rota_core::batch::{Origin, RunState};
 use rota_core::id::{AppId, JobId, PartitionId, RunId, Version};
 use rota_core::job::{Definition, Delivery, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout, When};
 use rota_core::partition::{Input, ReplyTo};
+use rota_core::retry::{self, Backoff};
 use rota_core::time::UnixMs;
 
 use crate::check::reply::Asked;
@@ -173,6 +174,19 @@ fn schedule(rng: &mut Rng, now_ms: i64) -> When {
     }
 }
 
+fn retry(rng: &mut Rng) -> Retry {
+    let mut retry = Retry { max: *rng.pick(&[0, 0, 1, 3]), delay_ms: *rng.pick(&[0, 200, 3_000]), ..Retry::default() };
+    if retry.delay_ms > 0 && rng.chance(300_000) {
+        retry.backoff = Backoff::Exponential;
+        retry.cap_ms = *rng.pick(&[None, Some(retry.delay_ms * 3)]);
+        retry.jitter = rng.chance(500_000);
+    }
+    if rng.chance(200_000) {
+        retry.when = retry::When { failed: rng.chance(500_000), timeout: rng.chance(500_000), lost: true };
+    }
+    retry
+}
+
 fn spec(rng: &mut Rng, app: u32, now_ms: i64) -> Spec {
     let target = if app == URL_APP {
         let method = (*rng.pick(&["GET", "POST"])).to_owned();
@@ -190,10 +204,11 @@ fn spec(rng: &mut Rng, app: u32, now_ms: i64) -> Spec {
     let strategy = *rng.pick(&[Strategy::Default, Strategy::LeastInflight, Strategy::AppRoundRobin]);
     spec.route = Route { strategy, labels: if app == URL_APP { String::new() } else { labels.to_owned() } };
     spec.overlap = *rng.pick(&[Overlap::Allow, Overlap::Skip]);
-    spec.retry = Retry { max: *rng.pick(&[0, 0, 1, 3]), delay_ms: *rng.pick(&[0, 200, 3_000]) };
+    spec.retry = retry(rng);
     spec.timeout = Timeout {
         start_ms: *rng.pick(&[None, None, None, Some(3_000), Some(30_000)]),
         attempt_ms: *rng.pick(&[None, Some(300), Some(2_000), Some(10_000)]),
+        run_ms: *rng.pick(&[None, None, None, Some(1_000), Some(8_000), Some(40_000)]),
     };
     spec.shards = *rng.pick(&[1, 1, 1, 2, 3, 4]);
     let deliveries = [None, Some(Delivery::AtLeastOnce), Some(Delivery::AtMostOnce)];

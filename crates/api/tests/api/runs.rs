@@ -9,7 +9,7 @@ async fn world_with_worker() -> (World, String) {
     let worker = world.worker("etl-1", 7, "http://h:1").await["worker"].to_string();
     let mut manual = job("copy");
     manual.as_object_mut().unwrap().remove("every");
-    manual["retry"] = json!({"max": 1, "delay": "10s"});
+    manual["retry"] = json!({"max": 1, "first": "10s"});
     world.admin("POST", "/api/v1/jobs", manual).await;
     (world, worker)
 }

@@ -8,7 +8,6 @@ use super::jobs::JobIx;
 use super::pipeline::After;
 use super::pools::PoolIx;
 use super::runs::{Attempt, Life, Phase, Run, Shard};
-use super::timer::Timer;
 use crate::batch::{self, Origin, Row, RunState};
 use crate::id::{AttemptId, RunId};
 use crate::limits;
@@ -59,6 +58,8 @@ impl Machine {
                 shards: (0..shards).map(shard).collect(),
                 state: RunState::Dispatched,
                 is_killed: false,
+                is_overdue: false,
+                deadline: None,
                 is_listed: false,
                 live: 0,
                 unreleased: 0,
@@ -66,6 +67,7 @@ impl Machine {
             },
         );
         self.runs.add_young(id, now.mono.plus(limits::LONG_RUN_MS));
+        self.watch_run(now, id, now.wall);
         if origin == Origin::Schedule {
             self.stats.lateness(now.wall.0.saturating_sub(slot.0));
         }
@@ -109,15 +111,6 @@ impl Machine {
             self.watch_start(now, id);
         }
         id
-    }
-
-    pub(super) fn watch_start(&mut self, now: Now, id: RunId) {
-        let run = self.runs.run(id);
-        if let Some(start_ms) = run.policy.timeout.start_ms {
-            let late = u64::try_from(now.wall.0.saturating_sub(run.slot.0)).unwrap_or(0);
-            let at = now.mono.plus(start_ms.saturating_sub(late));
-            self.timers.add(at, Timer::StartDeadline(id));
-        }
     }
 
     /// A run all of whose shards have been dispatched is no longer pending.

@@ -200,7 +200,8 @@ impl Machine {
     /// Probes a doubt, or decides it if its time has come.
     fn look_into_doubt(&mut self, now: Now, id: AttemptId, out: &mut Vec<Effect>) {
         let Some(attempt) = self.runs.attempt(id) else { return };
-        let is_unproven = attempt.life == Life::Ended(AttemptState::Lost) && attempt.released_at.is_none();
+        // Absence in a beat proves nothing of what was never accepted.
+        let is_unproven = attempt.has_ended() && attempt.released_at.is_none() && attempt.seen_from.is_none();
         if is_unproven && !self.fleet.worker(attempt.worker).is_host {
             // Decided, but not known: an answer still gives its place back.
             out.extend(self.enquiry(attempt).map(|enquiry| Effect::Probe(Box::new(enquiry))));
@@ -226,7 +227,7 @@ impl Machine {
             ProbeAnswer::NeverSeen => {
                 if matches!(life, Life::InDoubt(_)) {
                     self.end(now, id, AttemptState::NotStarted, Some(Why::NeverSeen), None, Place::Released);
-                } else if life == Life::Ended(AttemptState::Lost) {
+                } else if matches!(life, Life::Ended(_)) {
                     self.release(now, id);
                 }
             }
@@ -348,20 +349,10 @@ impl Machine {
                 Timer::Release(id) => self.release_unproven(now, id),
                 Timer::Backoff(run, shard) => self.backoff_over(now, run, shard),
                 Timer::StartDeadline(run) => self.start_deadline_over(now, run),
+                Timer::RunDeadline(run) => self.run_deadline_over(now, run),
                 Timer::HeldDeadline(job) => self.held_deadline(now, job),
                 Timer::Silence(worker) => self.silence(now, worker),
                 Timer::Avoided(worker) => self.fleet.stir(worker),
-            }
-        }
-    }
-
-    fn attempt_timeout(&mut self, now: Now, id: AttemptId) {
-        let Some(attempt) = self.runs.attempt(id) else { return };
-        if attempt.life == Life::Running {
-            let end_by = now.mono.plus(self.config.timing.kill_grace_ms);
-            self.stop(now, id, Cause::Timeout(end_by));
-            if planted!(self.config, ReleaseAtTimeout) {
-                self.end(now, id, AttemptState::Timeout, Some(Why::AttemptTimeout), None, Place::Released);
             }
         }
     }
@@ -370,10 +361,11 @@ impl Machine {
     fn stop_unconfirmed(&mut self, now: Now, id: AttemptId, out: &mut Vec<Effect>) {
         let Some(attempt) = self.runs.attempt(id) else { return };
         let Life::Stopping(cause) = attempt.life else { return };
-        if let Cause::Timeout(end_by) = cause
+        if let Cause::Timeout { end_by, why } = cause
             && now.mono >= end_by
         {
-            self.end(now, id, AttemptState::Timeout, Some(Why::AttemptTimeout), None, Place::Kept);
+            self.timers.add(now.mono.plus(self.config.timing.dead_ms), Timer::Doubt(id));
+            self.end(now, id, AttemptState::Timeout, Some(why), None, Place::Kept);
             return;
         }
         out.extend(self.enquiry(attempt).map(|enquiry| Effect::Cancel(Box::new(enquiry))));
@@ -404,29 +396,5 @@ impl Machine {
             self.wait_again(now, run, shard);
             self.try_finish(now, run);
         }
-    }
-
-    /// Shards that never got to a worker end with their run's start deadline.
-    fn start_deadline_over(&mut self, now: Now, id: RunId) {
-        let Some(run) = self.runs.runs.get(&id) else { return };
-        let Some(start_ms) = run.policy.timeout.start_ms else { return };
-        let waited = u64::try_from(now.wall.0.saturating_sub(run.slot.0)).unwrap_or(0);
-        if !self.clock.is_good() {
-            self.timers.add(now.mono.plus(1_000), Timer::StartDeadline(id));
-            return;
-        }
-        if waited < start_ms {
-            self.watch_start(now, id);
-            return;
-        }
-        let not_started = |id: &AttemptId| self.runs.attempts[id].life == Life::Ended(AttemptState::NotStarted);
-        let never_ran =
-            |shard: &super::runs::Shard| shard.phase == Phase::Waiting && shard.attempts.iter().all(not_started);
-        let waiting: Vec<u32> =
-            (0..).zip(&run.shards).filter(|(_, shard)| never_ran(shard)).map(|(at, _)| at).collect();
-        for shard in waiting {
-            self.settle(id, shard, RunState::Failed, Some(Why::StartDeadline));
-        }
-        self.try_finish(now, id);
     }
 }

@@ -168,6 +168,8 @@ impl Machine {
             shards: (0..run.shards.max(1)).map(shard).collect(),
             state: run.state,
             is_killed: run.why == Some(Why::KilledByUser),
+            is_overdue: false,
+            deadline: None,
             is_listed,
             live: 0,
             unreleased: 0,
@@ -181,6 +183,7 @@ impl Machine {
             }
         }
         self.runs.runs.insert(id, live);
+        self.watch_run(now, id, run.at);
         if !is_listed {
             self.runs.add_young(id, now.mono.plus(limits::LONG_RUN_MS));
         }
@@ -230,7 +233,9 @@ impl Machine {
                 Life::InDoubt(if is_decided_at_once { now.mono } else { now.mono.plus(timing.doubt_ms) })
             }
             AttemptState::Stopping => Life::Stopping(match row.why {
-                Some(Why::AttemptTimeout) => Cause::Timeout(now.mono.plus(timing.dead_ms)),
+                Some(why @ (Why::AttemptTimeout | Why::RunTimeout)) => {
+                    Cause::Timeout { end_by: now.mono.plus(timing.dead_ms), why }
+                }
                 Some(Why::Superseded) => Cause::Superseded,
                 Some(_) | None => Cause::Kill,
             }),

@@ -18,6 +18,7 @@ mod calls;
 mod check;
 mod clock;
 mod config;
+mod deadline;
 mod due;
 mod fleet;
 mod gate;

@@ -32,6 +32,10 @@ pub(super) struct Run {
     /// The state that its row has, or will have with the open batch.
     pub(super) state: RunState,
     pub(super) is_killed: bool,
+    /// It has taken longer than its job allows: nothing of it is tried again.
+    pub(super) is_overdue: bool,
+    /// When that is looked at, while it is waited for.
+    pub(super) deadline: Option<Mono>,
     pub(super) is_listed: bool,
     /// Attempts that have not ended.
     pub(super) live: u32,
@@ -114,8 +118,8 @@ pub(super) enum Life {
 /// Why an attempt was asked to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cause {
-    /// It ran too long; at this time it ends, confirmed or not.
-    Timeout(Mono),
+    /// It, or its run, took too long; at this time it ends, confirmed or not.
+    Timeout { end_by: Mono, why: Why },
     /// Someone killed its run.
     Kill,
     /// Its shard was settled by an earlier attempt's late success.
@@ -126,7 +130,7 @@ impl Cause {
     /// How an attempt ends that was asked to stop, and did.
     pub(super) fn ends_as(self) -> (AttemptState, Why) {
         match self {
-            Cause::Timeout(_) => (AttemptState::Timeout, Why::AttemptTimeout),
+            Cause::Timeout { why, .. } => (AttemptState::Timeout, why),
             Cause::Kill => (AttemptState::Killed, Why::KilledByUser),
             Cause::Superseded => (AttemptState::Killed, Why::Superseded),
         }

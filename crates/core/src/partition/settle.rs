@@ -121,9 +121,13 @@ impl Machine {
             return;
         }
         let is_spent = run.shards[shard as usize].attempts.len() >= limits::ATTEMPTS_MAX as usize;
+        let is_overdue = run.is_overdue;
         match state {
             AttemptState::Success => self.settle(id, shard, RunState::Success, None),
             AttemptState::Killed => self.settle(id, shard, RunState::Killed, why),
+            AttemptState::NotStarted if is_overdue => {
+                self.settle(id, shard, RunState::Timeout, Some(Why::RunTimeout));
+            }
             AttemptState::NotStarted if is_spent => {
                 self.settle(id, shard, RunState::Failed, Some(Why::AttemptsSpent));
             }
@@ -137,7 +141,9 @@ impl Machine {
                 self.settle(id, shard, RunState::Lost, why);
             }
             // A doubt that nothing resolved costs none of the job's retries.
-            AttemptState::Lost if why == Some(Why::InDoubt) && !is_spent => self.wait_again(now, id, shard),
+            AttemptState::Lost if why == Some(Why::InDoubt) && !is_spent && !is_overdue => {
+                self.wait_again(now, id, shard);
+            }
             AttemptState::Lost => self.retry_or_settle(now, id, shard, RunState::Lost, why, true),
             AttemptState::Dispatched | AttemptState::Running | AttemptState::InDoubt | AttemptState::Stopping => {
                 unreachable!("an attempt ends in a final state")
@@ -148,15 +154,18 @@ impl Machine {
     fn retry_or_settle(&mut self, now: Now, id: RunId, shard: u32, state: RunState, why: Option<Why>, may_retry: bool) {
         let run = self.runs.run(id);
         let live = &run.shards[shard as usize];
-        let is_spent = live.attempts.len() >= limits::ATTEMPTS_MAX as usize;
-        if !may_retry || is_spent || live.charged >= run.policy.retry.max || self.is_deleted(id) {
+        let retry = run.policy.retry;
+        let is_spent = live.attempts.len() >= limits::ATTEMPTS_MAX as usize || live.charged >= retry.max;
+        let is_wanted = retry.when.includes(state) && !run.is_overdue && !self.is_deleted(id);
+        if !may_retry || is_spent || !is_wanted {
             self.settle(id, shard, state, why);
             return;
         }
         // Counted from the end of the attempt before, which after a restart lies in the past.
         let ended_at = live.attempts.last().and_then(|id| self.runs.attempt(*id)).and_then(|a| a.ended_at);
         let gone = ended_at.map_or(0, |at| u64::try_from(now.wall.0.saturating_sub(at.0)).unwrap_or(0));
-        let due = now.mono.plus(run.policy.retry.delay_ms.saturating_sub(gone));
+        let pause_ms = retry.pause_ms(id, shard, live.charged + 1);
+        let due = now.mono.plus(pause_ms.saturating_sub(gone));
         let live = &mut self.runs.run_mut(id).shards[shard as usize];
         live.charged += 1;
         live.phase = Phase::Backoff(due);
@@ -204,7 +213,11 @@ impl Machine {
         }
         let (state, why) = verdict(run);
         let (app, origin, job, slot) = (run.app, run.origin, run.job, run.slot);
-        self.runs.run_mut(id).state = state;
+        let run = self.runs.run_mut(id);
+        run.state = state;
+        if let Some(at) = run.deadline.take() {
+            self.timers.remove(at, Timer::RunDeadline(id));
+        }
         self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: Some(now.wall) });
         self.stats.slot(app, state, why, 1);
         if origin == Origin::Schedule
@@ -251,9 +264,10 @@ impl Machine {
         let (state, why) = match (outcome, attempt.life) {
             (Outcome::Success, _) => (AttemptState::Success, None),
             (Outcome::Failed(why), _) => (AttemptState::Failed, Some(why)),
-            (Outcome::Killed, Life::Stopping(Cause::Timeout(_))) | (Outcome::Timeout, _) => {
-                (AttemptState::Timeout, Some(Why::AttemptTimeout))
+            (Outcome::Killed | Outcome::Timeout, Life::Stopping(Cause::Timeout { why, .. })) => {
+                (AttemptState::Timeout, Some(why))
             }
+            (Outcome::Timeout, _) => (AttemptState::Timeout, Some(Why::AttemptTimeout)),
             (Outcome::Killed, Life::Stopping(Cause::Superseded)) => (AttemptState::Killed, Some(Why::Superseded)),
             (Outcome::Killed, _) => (AttemptState::Killed, Some(Why::KilledByUser)),
         };
@@ -299,13 +313,19 @@ impl Machine {
     pub(super) fn stop(&mut self, now: Now, id: AttemptId, cause: Cause) {
         let attempt = self.runs.attempt_mut(id);
         let why = match cause {
-            Cause::Timeout(_) => Why::AttemptTimeout,
+            Cause::Timeout { why, .. } => why,
             Cause::Kill => Why::KilledByUser,
             Cause::Superseded => Why::Superseded,
         };
         match attempt.life {
             Life::Ended(_) => {}
-            Life::Committing => self.end(now, id, AttemptState::Killed, Some(why), None, Place::Released),
+            Life::Committing => {
+                let state = match cause {
+                    Cause::Timeout { .. } => AttemptState::NotStarted,
+                    Cause::Kill | Cause::Superseded => AttemptState::Killed,
+                };
+                self.end(now, id, state, Some(why), None, Place::Released);
+            }
             Life::Sending | Life::Running | Life::InDoubt(_) | Life::Stopping(_) => {
                 let was_in_doubt = matches!(attempt.life, Life::InDoubt(_));
                 let release_at = now.mono.plus(self.config.timing.release_after_ms);

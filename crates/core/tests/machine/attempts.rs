@@ -16,7 +16,7 @@ fn triggered(rig: &mut Rig, spec: Spec) -> Dispatch {
 
 fn retried(retries: u32) -> Spec {
     let mut spec = echo(When::Manual);
-    spec.retry = Retry { max: retries, delay_ms: 3_000 };
+    spec.retry = Retry { max: retries, delay_ms: 3_000, ..Retry::default() };
     spec
 }
 

@@ -11,6 +11,7 @@ mod random;
 mod requests;
 mod restart;
 mod restore;
+mod retries;
 mod rig;
 mod slots;
 mod workers;

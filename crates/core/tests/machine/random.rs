@@ -111,7 +111,10 @@ impl Story {
             spec.timeout.attempt_ms = Some(1_000 + self.random.below(5_000));
         }
         if self.random.below(3) == 0 {
-            spec.retry = Retry { max: 2, delay_ms: self.random.below(3_000) };
+            spec.retry = Retry { max: 2, delay_ms: self.random.below(3_000), ..Retry::default() };
+        }
+        if self.random.below(4) == 0 {
+            spec.timeout.run_ms = Some(1_000 + self.random.below(20_000));
         }
         if self.random.below(4) == 0 {
             spec.shards = 2;

@@ -145,7 +145,7 @@ fn a_shard_that_timed_out_at_most_once_is_not_decided_anew() {
         let worker = rig.worker(1);
         let mut spec = echo(When::Manual);
         (spec.shards, spec.delivery) = (2, Some(Delivery::AtMostOnce));
-        spec.retry = Retry { max: 1, delay_ms: 1_000 };
+        spec.retry = Retry { max: 1, delay_ms: 1_000, ..Retry::default() };
         spec.timeout.attempt_ms = Some(20_000);
         let job = rig.job("job", spec);
         rig.trigger(job);

@@ -159,7 +159,7 @@ fn a_queued_send_to_a_worker_that_goes_is_taken_back() {
     let mut rig = Rig::new();
     let worker = rig.worker(1);
     let mut spec = echo(When::Manual);
-    spec.retry = Retry { max: 1, delay_ms: 0 };
+    spec.retry = Retry { max: 1, ..Retry::default() };
     let send = triggered(&mut rig, spec);
     rig.answer(|reply| Input::Deregister { worker, incarnation: Incarnation(1), reply });
     assert_eq!(rig.cancels.iter().map(|enquiry| enquiry.attempt).collect::<Vec<_>>(), [send.attempt]);

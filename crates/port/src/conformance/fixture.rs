@@ -153,7 +153,7 @@ pub(super) fn definition(job: JobId, version: u32, app: AppId, name: &str) -> De
         app,
         name: name.to_owned(),
         spec: Spec {
-            timeout: rota_core::job::Timeout { start_ms: Some(1), attempt_ms: None },
+            timeout: rota_core::job::Timeout { start_ms: Some(1), attempt_ms: None, run_ms: Some(2) },
             ..Spec::new(When::EveryMs(1_000), target)
         },
         state: JobState::Enabled,

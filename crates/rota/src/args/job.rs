@@ -54,7 +54,7 @@ pub(crate) enum JobCommand {
     },
 }
 
-const EDITABLE: [&str; 20] = [
+const EDITABLE: [&str; 21] = [
     "cron",
     "every",
     "delay",
@@ -71,6 +71,7 @@ const EDITABLE: [&str; 20] = [
     "retries",
     "timeout",
     "start_timeout",
+    "run_timeout",
     "overlap",
     "strategy",
     "labels",
@@ -122,15 +123,30 @@ pub(crate) struct JobFields {
     /// How often a shard is tried again after a failure, time-out or loss
     #[arg(long, value_name = "COUNT")]
     pub(crate) retries: Option<u32>,
-    /// From the end of an attempt to the next
+    /// From the end of an attempt to the first retry
     #[arg(long, value_name = "DURATION", requires = "retries")]
-    pub(crate) retry_delay: Option<String>,
+    pub(crate) retry_first: Option<String>,
+    /// Whether each pause is like the first, or twice the one before
+    #[arg(long, requires = "retries", value_parser = ["fixed", "exponential"])]
+    pub(crate) retry_backoff: Option<String>,
+    /// The longest pause before a retry
+    #[arg(long, value_name = "DURATION", requires = "retries")]
+    pub(crate) retry_cap: Option<String>,
+    /// Draw pauses from their upper half, so that what failed together does not come back together
+    #[arg(long, requires = "retries")]
+    pub(crate) retry_jitter: bool,
+    /// Which ends are tried again, as in failed,lost; all if not given
+    #[arg(long, requires = "retries", value_delimiter = ',', value_parser = ["failed", "timeout", "lost"])]
+    pub(crate) retry_when: Vec<String>,
     /// From an attempt's dispatch to its end
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<String>,
     /// From the slot to its first dispatch
     #[arg(long, value_name = "DURATION")]
     pub(crate) start_timeout: Option<String>,
+    /// From the moment a run is made to its end, with all its shards and retries
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) run_timeout: Option<String>,
     /// What happens while an earlier run holds its place
     #[arg(long, value_parser = ["allow", "skip"])]
     pub(crate) overlap: Option<String>,

@@ -200,7 +200,7 @@ mod tests {
             "token list --json",
             "job add a --app etl --handler h --cron *",
             "job add ping --every 5s --url http://127.0.0.1/ --method POST --body x --header A:b",
-            "job add once --at 2026-12-01T02:00:00+08:00 --app etl --handler h --shards 8 --retries 2 --retry-delay 10s",
+            "job add once --at 2026-12-01T02:00:00+08:00 --app etl --handler h --shards 8 --retries 2 --retry-first 10s",
             "job edit a --timeout 5m --overlap skip --strategy APP_ROUND_ROBIN --labels disk=ssd --delivery at_most_once",
             "job list --app etl --json",
             "job rm a",
@@ -236,9 +236,9 @@ mod tests {
         check("job edit a --body x", Err(ErrorKind::MissingRequiredArgument));
         check("job add a --url u --param x", Err(ErrorKind::ArgumentConflict));
         check("job add a --app e --every 5s", Err(ErrorKind::MissingRequiredArgument));
-        check("job add a --app e --handler h --retry-delay 5s", Err(ErrorKind::MissingRequiredArgument));
         check("restore b.tar --data d", Err(ErrorKind::MissingRequiredArgument));
         check("restore b --data d --since-backup skip --key k --drop-secrets", Err(ErrorKind::ArgumentConflict));
+        check("job add a --app e --handler h --retry-first 5s", Err(ErrorKind::MissingRequiredArgument));
         check("job edit a", Err(ErrorKind::MissingRequiredArgument));
         check("job add a --app e --handler h --overlap maybe", Err(ErrorKind::InvalidValue));
         check("token add", Err(ErrorKind::MissingRequiredArgument));

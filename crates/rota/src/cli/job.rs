@@ -95,13 +95,19 @@ fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
         spec.http = Some(request(url, fields.method.as_deref(), fields.body, &fields.headers)?);
     }
     if let Some(max) = fields.retries {
-        let delay = fields.retry_delay.or_else(|| spec.retry.take().and_then(|retry| retry.delay));
-        spec.retry = Some(Retry { max, delay });
+        let retry = spec.retry.get_or_insert_with(Retry::default);
+        retry.max = max;
+        set(&mut retry.first, fields.retry_first);
+        set(&mut retry.backoff, fields.retry_backoff);
+        set(&mut retry.cap, fields.retry_cap);
+        set(&mut retry.jitter, fields.retry_jitter.then_some(true));
+        set(&mut retry.when, (!fields.retry_when.is_empty()).then_some(fields.retry_when));
     }
-    if fields.timeout.is_some() || fields.start_timeout.is_some() {
+    if fields.timeout.is_some() || fields.start_timeout.is_some() || fields.run_timeout.is_some() {
         let timeout = spec.timeout.get_or_insert_with(Timeout::default);
         set(&mut timeout.attempt, fields.timeout);
         set(&mut timeout.start, fields.start_timeout);
+        set(&mut timeout.run, fields.run_timeout);
     }
     if fields.strategy.is_some() || fields.labels.is_some() {
         let route = spec.route.get_or_insert_with(Route::default);
@@ -214,12 +220,12 @@ fn describe(job: &Job) -> String {
         ("shards", spec.shards.as_ref().map(|shards| shards.count.to_string()).unwrap_or_default()),
     ];
     if let Some(retry) = &spec.retry {
-        let delay = retry.delay.as_ref().map(|delay| format!(", {delay} after an attempt's end")).unwrap_or_default();
-        facts.push(("retries", format!("{}{delay}", retry.max)));
+        facts.push(("retries", retries(retry)));
     }
     if let Some(timeout) = &spec.timeout {
         facts.push(("timeout", timeout.attempt.clone().unwrap_or_default()));
         facts.push(("start by", timeout.start.clone().unwrap_or_default()));
+        facts.push(("whole run", timeout.run.clone().unwrap_or_default()));
     }
     if let Some(route) = &spec.route {
         facts.push(("strategy", route.strategy.clone().unwrap_or_default()));
@@ -230,6 +236,26 @@ fn describe(job: &Job) -> String {
     facts.push(("changed", format!("{} by {}", shown::time(&job.at), job.by)));
     let kept = facts.into_iter().filter(|(_, fact)| !fact.is_empty());
     kept.map(|(about, fact)| format!("{about:<9} {}\n", one_line(&fact))).collect()
+}
+
+fn retries(retry: &Retry) -> String {
+    let mut words = retry.max.to_string();
+    if let Some(first) = &retry.first {
+        words.push_str(&format!(", {first} after an attempt's end"));
+    }
+    if let Some(backoff) = &retry.backoff {
+        words.push_str(&format!(", {backoff}"));
+    }
+    if let Some(cap) = &retry.cap {
+        words.push_str(&format!(", at most {cap}"));
+    }
+    if retry.jitter == Some(true) {
+        words.push_str(", with jitter");
+    }
+    if let Some(when) = &retry.when {
+        words.push_str(&format!(", when {}", when.join(" or ")));
+    }
+    words
 }
 
 #[cfg(test)]
@@ -266,8 +292,8 @@ mod tests {
         );
         check("--url http://x/", json!({"http": {"get": "http://x/"}}));
         check(
-            "--app e --handler h --retries 2 --retry-delay 10s --timeout 1m --start-timeout 5m --shards 8",
-            json!({"app": "e", "handler": "h", "retry": {"max": 2, "delay": "10s"},
+            "--app e --handler h --retries 2 --retry-first 10s --timeout 1m --start-timeout 5m --shards 8",
+            json!({"app": "e", "handler": "h", "retry": {"max": 2, "first": "10s"},
                    "timeout": {"attempt": "1m", "start": "5m"}, "shards": {"count": 8}}),
         );
         check(
@@ -279,11 +305,11 @@ mod tests {
 
     #[test]
     fn an_edit_keeps_what_it_does_not_name() {
-        let mut found = spec("--app e --handler h --cron @daily --retries 2 --retry-delay 10s --timeout 1m");
+        let mut found = spec("--app e --handler h --cron @daily --retries 2 --retry-first 10s --timeout 1m");
         let fields = JobFields { every: Some("5s".to_owned()), retries: Some(3), ..JobFields::default() };
         assert!(apply(&mut found, fields).is_ok());
         assert_eq!((found.cron, found.every.as_deref()), (None, Some("5s")));
-        assert_eq!(found.retry, Some(Retry { max: 3, delay: Some("10s".to_owned()) }));
+        assert_eq!(found.retry, Some(Retry { max: 3, first: Some("10s".to_owned()), ..Retry::default() }));
         assert_eq!((found.handler.as_deref(), found.timeout.unwrap().attempt.as_deref()), (Some("h"), Some("1m")));
     }
 

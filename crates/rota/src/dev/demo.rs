@@ -64,7 +64,7 @@ fn jobs(server: &str) -> [JobSpec; 3] {
             handler: Some("fail".to_owned()),
             // Each run fails once.
             param: Some(r#"{"until_attempt": 2}"#.to_owned()),
-            retry: Some(Retry { max: 2, delay: Some("2s".to_owned()) }),
+            retry: Some(Retry { max: 2, first: Some("2s".to_owned()), ..Retry::default() }),
             ..job("flaky", "10s")
         },
         JobSpec { http: Some(Http { get: Some(format!("{server}/livez")), ..Http::default() }), ..job(URL_JOB, "15s") },

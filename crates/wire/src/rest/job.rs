@@ -142,9 +142,22 @@ pub struct Retry {
     /// How many, beyond the first attempt.
     #[cfg_attr(feature = "schema", schema(maximum = 100))]
     pub max: u32,
-    /// A duration, from the end of an attempt to the next; none if absent.
+    /// A duration, from the end of an attempt to the first retry; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<String>,
+    pub first: Option<String>,
+    /// `fixed` (if absent): each pause is like the first; `exponential`: each is twice the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<String>,
+    /// A duration: the longest pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap: Option<String>,
+    /// Whether pauses are drawn from their upper half, so that what failed together does not come back
+    /// together; not if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<bool>,
+    /// Which ends are tried again: some of `failed`, `timeout` and `lost`; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Vec<String>>,
 }
 
 /// How long things may take.
@@ -158,6 +171,9 @@ pub struct Timeout {
     /// A duration, from an attempt's dispatch to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<String>,
+    /// A duration, from the moment a run is made to its end, with all its shards and retries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
 }
 
 /// Into how many shards a run is split.

@@ -98,12 +98,26 @@ impl Coverage {
             self.define(&part.jobs[job].versions[version]);
         }
         self.cover_rows(part, changes)?;
+        self.arm_again(part, changes);
         for (job, state, at) in &changes.states {
             self.set_state(*job, *state, *at)?;
         }
         self.check_dropped(part, changes)?;
         self.check_mark(part)?;
         Self::check_armed(part, changes)
+    }
+
+    /// An instant that is armed while it lies ahead is a new one, though after a step back of the clock an
+    /// earlier one may have had the same time.
+    fn arm_again(&mut self, part: &Part, changes: &Changes) {
+        for (job, _) in &changes.exceptions {
+            if let Some(Exception::Armed(at)) = part.exceptions.get(job)
+                && part.at < at.0
+                && let Some(expected) = self.jobs.get_mut(job)
+            {
+                expected.armed.remove(&at.0);
+            }
+        }
     }
 
     fn define(&mut self, definition: &Definition) {

@@ -52,6 +52,7 @@ fn shown(part: &Part, snapshot: &Snapshot) -> Verdict {
 /// Whether a shard may have been settled without an attempt, while others of its run go on.
 fn may_be_settled(part: &Part, run: &Run) -> bool {
     let job = &part.jobs[&run.job];
-    let has_deadline = job.versions[&run.version].spec.timeout.start_ms.is_some();
+    let timeout = job.versions[&run.version].spec.timeout;
+    let has_deadline = timeout.start_ms.is_some() || timeout.run_ms.is_some();
     has_deadline || run.why == Some(Why::KilledByUser) || job.current.state == JobState::Deleted
 }
