@@ -31,7 +31,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "rota job add ping --every 5s --url http://127.0.0.1:7654/livez",
             "rota job add nightly --app etl --handler shell --param 'bin/settle' --cron '0 2 * * *' --timezone Asia/Shanghai",
-            "rota job add rebuild --app etl --handler rebuild --shards 8 --retries 2 --retry-delay 10s --labels disk=ssd",
+            "rota job add rebuild --app etl --handler rebuild --shards 8 --retries 2 --retry-first 10s --labels disk=ssd",
         ],
     ),
     ("job edit", &["rota job edit nightly --cron '30 2 * * *'", "rota job edit rebuild --timeout 30m --overlap skip"]),
