@@ -16,6 +16,7 @@ pub mod partition;
 pub mod restore;
 pub mod retry;
 pub mod route;
+pub mod template;
 pub mod time;
 pub mod trace;
 mod url;
