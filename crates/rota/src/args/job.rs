@@ -54,7 +54,7 @@ pub(crate) enum JobCommand {
     },
 }
 
-const EDITABLE: [&str; 21] = [
+const EDITABLE: &[&str] = &[
     "cron",
     "every",
     "delay",
