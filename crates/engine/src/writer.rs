@@ -169,7 +169,7 @@ impl Writer {
         assert_eq!(outcomes.len(), self.group.len(), "a store answers for every batch");
         let mut committed: Vec<(PartitionId, Input)> = Vec::with_capacity(outcomes.len());
         let mut fences = Vec::new();
-        for (batch, outcome) in self.group.drain(..).zip(outcomes) {
+        for (batch, outcome) in self.group.iter().zip(outcomes) {
             match outcome {
                 Outcome::Applied | Outcome::Repeated => {
                     committed.push((batch.partition, Input::Committed(batch.seq)));
@@ -180,6 +180,8 @@ impl Writer {
             }
         }
         self.shared.answer_commits(committed, fences);
+        // Thousands of rows take a while to drop, and what rests on them need not wait for that.
+        self.group.clear();
         Ok(())
     }
 

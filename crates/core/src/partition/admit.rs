@@ -48,6 +48,7 @@ impl Machine {
                 id,
                 app,
                 job,
+                place: Some(ix),
                 version,
                 origin,
                 slot,

@@ -86,6 +86,11 @@ impl Jobs {
         self.index.get(&id).copied()
     }
 
+    /// [`Jobs::find`] by a place where the job once was. A job keeps its place as long as it is there.
+    pub(super) fn find_at(&self, place: Option<JobIx>, id: JobId) -> Option<JobIx> {
+        place.filter(|ix| self.slab[ix.0 as usize].as_ref().is_some_and(|live| live.id == id))
+    }
+
     pub(super) fn holds(&self, ix: JobIx) -> bool {
         self.slab[ix.0 as usize].is_some()
     }

@@ -68,7 +68,7 @@ impl Machine {
             machine.load_run(now, open);
         }
         machine.place_jobs(now, &loaded.covered.into_iter().collect());
-        let over: Vec<RunId> = machine.runs.runs.keys().copied().collect();
+        let over: Vec<RunId> = machine.runs.runs.keys().collect();
         for id in over {
             if machine.runs.runs.contains_key(&id) {
                 machine.try_finish(now, id);
@@ -147,7 +147,8 @@ impl Machine {
         let pool = self.fleet.pool_of(run.app, &policy, &body.target, now.mono);
         let id = run.id;
         let is_open = !run.state.is_terminal();
-        if let Some(ix) = self.jobs.find(run.job) {
+        let place = self.jobs.find(run.job);
+        if let Some(ix) = place {
             let live = self.jobs.get_mut(ix);
             live.holders += 1;
             live.scheduled_open += u32::from(is_open && run.origin == Origin::Schedule);
@@ -158,6 +159,7 @@ impl Machine {
             id,
             app: run.app,
             job: run.job,
+            place,
             version: run.version,
             origin: run.origin,
             slot: run.slot,

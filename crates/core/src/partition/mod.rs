@@ -34,6 +34,7 @@ mod requests;
 mod runs;
 mod settle;
 mod snapshot;
+mod table;
 mod timer;
 
 pub use config::Config;

@@ -3,11 +3,13 @@
 //! A run stays here until it is terminal and every attempt of it is released. An attempt stays as
 //! long as its run does, so that a late result finds it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::fleet::WorkerIx;
+use super::jobs::JobIx;
 use super::pools::PoolIx;
+use super::table::Table;
 use crate::batch::{AttemptState, Origin, RunState};
 use crate::id::{AppId, AttemptId, Incarnation, JobId, RunId, Version};
 use crate::job::{Body, Policy};
@@ -21,6 +23,8 @@ pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) app: AppId,
     pub(super) job: JobId,
+    /// Its job's place, as long as the job is the one that is there.
+    pub(super) place: Option<JobIx>,
     pub(super) version: Version,
     pub(super) origin: Origin,
     pub(super) slot: UnixMs,
@@ -156,8 +160,8 @@ impl Attempt {
 
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    pub(super) runs: BTreeMap<RunId, Run>,
-    pub(super) attempts: BTreeMap<AttemptId, Attempt>,
+    pub(super) runs: Table<RunId, Run>,
+    pub(super) attempts: Table<AttemptId, Attempt>,
     /// Runs that are open and not listed, oldest first, with the time to list them; closed ones are
     /// dropped when they get to the front.
     young: VecDeque<(Mono, RunId)>,

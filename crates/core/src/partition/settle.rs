@@ -173,7 +173,8 @@ impl Machine {
     }
 
     fn is_deleted(&self, id: RunId) -> bool {
-        self.jobs.find(self.runs.run(id).job).is_none()
+        let run = self.runs.run(id);
+        self.jobs.find_at(run.place, run.job).is_none()
     }
 
     /// Puts a shard into its pool's queue again.
@@ -212,7 +213,8 @@ impl Machine {
             return;
         }
         let (state, why) = verdict(run);
-        let (app, origin, job, slot) = (run.app, run.origin, run.job, run.slot);
+        let (app, origin, slot) = (run.app, run.origin, run.slot);
+        let job = self.jobs.find_at(run.place, run.job);
         let run = self.runs.run_mut(id);
         run.state = state;
         if let Some(at) = run.deadline.take() {
@@ -221,7 +223,7 @@ impl Machine {
         self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: Some(now.wall) });
         self.stats.slot(app, state, why, 1);
         if origin == Origin::Schedule
-            && let Some(ix) = self.jobs.find(job)
+            && let Some(ix) = job
         {
             let live = self.jobs.get_mut(ix);
             live.scheduled_open -= 1;
@@ -246,7 +248,7 @@ impl Machine {
         if run.is_listed {
             self.pipeline.write(Row::Listed { run: id, is_open: false });
         }
-        if let Some(ix) = self.jobs.find(run.job) {
+        if let Some(ix) = self.jobs.find_at(run.place, run.job) {
             self.jobs.get_mut(ix).holders -= 1;
         }
     }
