@@ -22,6 +22,8 @@ mod docs;
 mod first_screen;
 mod isolation;
 mod kill_nine;
+mod operators;
+mod past;
 mod protocol;
 mod restart_under_attempt;
 mod restore;

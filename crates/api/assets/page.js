@@ -49,6 +49,8 @@ const TEXTS = {
     wrong_token: "This token is not valid here, or may not read.",
     ago: "{} ago",
     log: "Log",
+    frozen: "Frozen",
+    everything: "everything",
   },
   zh: {
     other_language: "English",
@@ -95,6 +97,8 @@ const TEXTS = {
     wrong_token: "令牌在此无效，或没有读取权限。",
     ago: "{}前",
     log: "日志",
+    frozen: "已冻结",
+    everything: "全部",
   },
 };
 
@@ -195,7 +199,9 @@ function show({ server, live, runs, workers }) {
   ready.hidden = false;
   ready.className = `chip ${server.is_ready ? "good" : "fault"}`;
   ready.textContent = text(server.is_ready ? "ready" : "not_ready");
-  notice(server.not_ready || (live.broken[0] && `${live.broken[0].job}: ${live.broken[0].message}`));
+  const frozen = (server.frozen || []).map((freeze) =>
+    `${text("frozen")} (${freeze.app || text("everything")}, ${freeze.by}, ${freeze.since}): ${freeze.reason}`);
+  notice(server.not_ready || frozen.join(" · ") || (live.broken[0] && `${live.broken[0].job}: ${live.broken[0].message}`));
 
   $("figures").replaceChildren(
     figure(server.jobs_enabled, "jobs_enabled"),

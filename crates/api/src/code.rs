@@ -54,6 +54,9 @@ codes! {
     RequestOpen "request_open",
     WorkerIdTaken "worker_id_taken",
     Overlap "overlap",
+    Frozen "frozen",
+    RunOpen "run_open",
+    NothingToRerun "nothing_to_rerun",
     Refused "refused",
     PendingFull "pending_full",
     Overloaded "overloaded",
@@ -92,7 +95,10 @@ impl Code {
             | Code::RequestOpen
             | Code::WorkerIdTaken
             | Code::Overlap
+            | Code::RunOpen
+            | Code::NothingToRerun
             | Code::Refused => StatusCode::CONFLICT,
+            Code::Frozen => StatusCode::LOCKED,
             Code::PendingFull => StatusCode::TOO_MANY_REQUESTS,
             Code::Overloaded | Code::NotOwner | Code::NotReady | Code::StoreUnavailable => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -118,6 +124,7 @@ impl Code {
             Why::NotOwner => Code::NotOwner,
             Why::Overloaded => Code::Overloaded,
             Why::Overlap => Code::Overlap,
+            Why::Frozen => Code::Frozen,
             Why::ClockSuspect | Why::ClockBehind => Code::NotReady,
             Why::Invalid => Code::Invalid,
             Why::Misfire
@@ -134,10 +141,12 @@ impl Code {
             | Why::NoCapacity
             | Why::NextPass
             | Why::Backoff
+            | Why::Thawing
             | Why::HandlerFailed
             | Why::HttpStatus
             | Why::AttemptTimeout
             | Why::KilledByUser
+            | Why::WorkerStopped
             | Why::WorkerSilent
             | Why::WorkerRestarted
             | Why::WorkerGone

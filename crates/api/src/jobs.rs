@@ -17,7 +17,9 @@ use crate::apps;
 use crate::auth::{Admin, Reader};
 use crate::body::{Args, JOB_BYTES_MAX, Json};
 use crate::code::Code;
+use crate::freeze;
 use crate::held;
+use crate::history;
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::secrets;
@@ -62,7 +64,9 @@ pub(crate) async fn get(
     let namespace = Args::read(&uri, &[])?.namespace();
     let found = state.read(move |state| {
         let definition = view::find_job(state, &namespace, &job)?;
-        view::job(state, reader, &definition, held::by_job(state).get(&definition.id))
+        let mut shown = view::job(state, reader, &definition, held::by_job(state).get(&definition.id))?;
+        shown.paused = history::pause_of(state, &definition)?;
+        Ok(shown)
     });
     Ok(Answer(found.await?))
 }
@@ -250,7 +254,7 @@ async fn redefine(
 ) -> Result<rest::JobSaved, Refusal> {
     let mut saved = define(&state, definition.clone(), Some(expected), &app).await?;
     if let Some(wanted) = wanted {
-        let now = set_state(&state, &definition, wanted).await?;
+        let now = set_state(&state, &definition, wanted, None).await?;
         let job = spec::compile(&definition.spec, definition.id, app.id, &definition.name, wanted)?;
         saved.next_slots =
             spec::next_slots(&job, state.now(), 3).into_iter().map(|slot| job.body.zone.format(slot)).collect();
@@ -265,8 +269,9 @@ pub(crate) async fn pause(
     state: Shared<Arc<State>>,
     path: Path<String>,
     uri: Uri,
+    Json(body): Json<rest::Reason>,
 ) -> Result<Answer<rest::JobNow>, Refusal> {
-    change(state, path, uri, JobState::Paused).await
+    change(state, path, uri, JobState::Paused, body).await
 }
 
 pub(crate) async fn resume(
@@ -274,8 +279,9 @@ pub(crate) async fn resume(
     state: Shared<Arc<State>>,
     path: Path<String>,
     uri: Uri,
+    Json(body): Json<rest::Reason>,
 ) -> Result<Answer<rest::JobNow>, Refusal> {
-    change(state, path, uri, JobState::Enabled).await
+    change(state, path, uri, JobState::Enabled, body).await
 }
 
 pub(crate) async fn delete(
@@ -284,7 +290,7 @@ pub(crate) async fn delete(
     path: Path<String>,
     uri: Uri,
 ) -> Result<Answer<rest::JobNow>, Refusal> {
-    change(state, path, uri, JobState::Deleted).await
+    change(state, path, uri, JobState::Deleted, rest::Reason::default()).await
 }
 
 async fn change(
@@ -292,12 +298,15 @@ async fn change(
     Path(job): Path<String>,
     uri: Uri,
     wanted: JobState,
+    said: rest::Reason,
 ) -> Result<Answer<rest::JobNow>, Refusal> {
     let namespace = Args::read(&uri, &[])?.namespace();
+    let reason = said.reason.map(|reason| freeze::check_reason(&reason)).transpose()?;
+    let reason = reason.filter(|reason| !reason.is_empty());
     let definition = state.read(move |state| view::find_living_job(state, &namespace, &job)).await?;
     let shared = state.clone();
     let command = async move {
-        let now = set_state(&shared, &definition, wanted).await?;
+        let now = set_state(&shared, &definition, wanted, reason).await?;
         if wanted == JobState::Deleted {
             // If this is lost, whoever takes the name next finds its job deleted, and gives it back then.
             shared.intake.reserve(Reservation::JobNameBack { job: definition.id }).await?;
@@ -307,9 +316,14 @@ async fn change(
     Ok(Answer(state.carry(command).await?))
 }
 
-async fn set_state(state: &Arc<State>, definition: &Definition, wanted: JobState) -> Result<rest::JobNow, Refusal> {
+async fn set_state(
+    state: &Arc<State>,
+    definition: &Definition,
+    wanted: JobState,
+    reason: Option<Arc<str>>,
+) -> Result<rest::JobNow, Refusal> {
     let job = definition.id;
-    let ask = move |reply| Input::SetState { job, state: wanted, by: Arc::from(BY), reply };
+    let ask = move |reply| Input::SetState { job, state: wanted, by: Arc::from(BY), reason, reply };
     let answer = state.ask(definition.app, ask).await?;
     let partition::Answer::StateSet { state: now, next } = answer else { return Err(Refusal::internal(answer)) };
     let zone = view::zone(&definition.spec.zone);

@@ -13,18 +13,24 @@
 //! Absent on purpose: outbound calls (a [`Dialer`] is handed in), users and roles, TLS, gRPC.
 
 mod apps;
+mod audit;
 mod auth;
 mod backup;
 mod body;
 mod code;
 mod directory;
+mod downtime;
 mod duration;
 mod endpoint;
 mod fleet;
+mod freeze;
 mod held;
+mod history;
 mod jobs;
 mod metrics;
 mod mistake;
+mod moment;
+mod ndjson;
 mod nearest;
 mod openapi;
 mod page;
@@ -32,17 +38,21 @@ mod path;
 mod protocol;
 mod refusal;
 mod register;
+mod rerun;
 mod router;
 mod routes;
 mod runs;
 mod secrets;
 mod serve;
+mod slot_story;
 mod spec;
+mod spread;
 mod state;
 mod status;
 mod story;
 mod strict;
 mod tokens;
+mod top;
 mod trigger;
 mod view;
 

@@ -75,6 +75,7 @@ fn collect(state: &State) -> String {
     held(&mut text, state, &snapshots);
     dispatches(&mut text, state, &snapshots);
     standing(&mut text, &snapshots);
+    frozen(&mut text, state, &snapshots);
     workers(&mut text, state, &snapshots);
     text.family("rota_commit_seconds", "histogram", "Duration of group commits.");
     text.histogram("rota_commit_seconds", &COMMIT_BOUNDS_MS, &health.commits, health.commit_us);
@@ -183,6 +184,18 @@ fn standing(text: &mut Text, snapshots: &[Arc<Snapshot>]) {
     text.sample("rota_late_results_total", &[], sum(|snapshot| snapshot.late_results));
     text.family("rota_partitions_suspended", "gauge", "Partitions that fire nothing.");
     text.sample("rota_partitions_suspended", &[], sum(|snapshot| u64::from(snapshot.suspended.is_some())));
+}
+
+fn frozen(text: &mut Text, state: &State, snapshots: &[Arc<Snapshot>]) {
+    let mut scopes: BTreeMap<Option<AppId>, u64> = BTreeMap::new();
+    for freeze in snapshots.iter().flat_map(|snapshot| &snapshot.frozen) {
+        *scopes.entry(freeze.app).or_default() += 1;
+    }
+    text.family("rota_frozen", "gauge", "Partitions that an operator has frozen; without an app, as a whole.");
+    text.sample("rota_frozen", &[], scopes.remove(&None).unwrap_or(0));
+    for (app, count) in scopes {
+        text.sample("rota_frozen", &[("app", &app.map_or_else(String::new, |app| app_label(state, app)))], count);
+    }
 }
 
 fn workers(text: &mut Text, state: &State, snapshots: &[Arc<Snapshot>]) {

@@ -60,8 +60,16 @@ const HINTS: &[(Why, &str)] = &[
     (Why::WorkerIdTaken, "give each worker of the app its own name"),
     (Why::ClockSuspect, "check the server's clock, then: POST /api/v1/server/confirm-clock"),
     (Why::ClockBehind, "check the server's clock, then: POST /api/v1/server/confirm-clock"),
+    (Why::Frozen, "rota thaw ends a freeze; what runs goes on meanwhile"),
     (Why::Overloaded, "try again in a moment"),
 ];
+
+impl Refusal {
+    /// As it crosses the wire.
+    pub(crate) fn into_error(self) -> Error {
+        Error { code: self.code.word().to_owned(), message: self.message, field: self.field, hint: self.hint }
+    }
+}
 
 impl From<Why> for Refusal {
     fn from(why: Why) -> Refusal {
@@ -118,8 +126,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = self.code.status();
         let may_come_back = status.as_u16() == 429 || status.as_u16() == 503;
-        let body =
-            Error { code: self.code.word().to_owned(), message: self.message, field: self.field, hint: self.hint };
+        let body = self.into_error();
         let mut response = (status, axum::Json(body)).into_response();
         if may_come_back {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

@@ -10,7 +10,7 @@ use axum::response::Response;
 use crate::code::Code;
 use crate::refusal::Refusal;
 use crate::state::State;
-use crate::{page, routes};
+use crate::{freeze, page, routes};
 
 /// All entries of the API, and the files of its pages. Whatever is not here is refused like everything else: with a code and a hint.
 pub fn router(state: Arc<State>) -> Router {
@@ -39,7 +39,12 @@ async fn unknown_method(request: Request) -> Refusal {
 }
 
 async fn count(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
+    // Workers ask often, and have no use for it.
+    let is_worker = request.uri().path().starts_with("/api/v1/workers/");
+    let mut response = next.run(request).await;
     state.counts.answered(response.status());
+    if let Some(frozen) = (!is_worker).then(|| freeze::header(&state)).flatten() {
+        response.headers_mut().insert(freeze::HEADER, frozen);
+    }
     response
 }

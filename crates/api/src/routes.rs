@@ -2,6 +2,7 @@
 
 mod access;
 mod jobs;
+mod past;
 mod runs;
 mod server;
 mod workers;
@@ -10,7 +11,7 @@ use crate::endpoint::Endpoint;
 
 /// All entries; those of one area stand together.
 pub(crate) fn all() -> Vec<Endpoint> {
-    [access::entries(), jobs::entries(), runs::entries(), workers::entries(), server::entries()]
+    [access::entries(), jobs::entries(), runs::entries(), past::entries(), workers::entries(), server::entries()]
         .into_iter()
         .flatten()
         .collect()

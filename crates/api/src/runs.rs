@@ -26,7 +26,8 @@ use crate::view::{self, Names};
 const LOG_BYTES: u32 = 64 << 10;
 pub(crate) const LOG_BYTES_MAX: u32 = 1 << 20;
 
-const ORIGINS: [(&str, Origin); 3] = [("schedule", Origin::Schedule), ("manual", Origin::Manual), ("api", Origin::Api)];
+const ORIGINS: [(&str, Origin); 4] =
+    [("schedule", Origin::Schedule), ("manual", Origin::Manual), ("api", Origin::Api), ("rerun", Origin::Rerun)];
 
 pub(crate) async fn list(
     _: Reader,

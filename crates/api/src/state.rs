@@ -10,6 +10,7 @@ use rota_core::partition::{Answer, Input, ReplyTo};
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
 use rota_port::backup::Backup;
+use rota_port::history::History;
 use rota_port::intake::{Intake, Waiting};
 use rota_port::logs::Logs;
 use rota_port::query::Query;
@@ -83,6 +84,8 @@ pub struct Parts {
     pub intake: Arc<dyn Intake>,
     /// What is durable is read here.
     pub query: Arc<dyn Query>,
+    /// The past is read here.
+    pub history: Arc<dyn History>,
     /// Logs of attempts.
     pub logs: Arc<dyn Logs>,
     /// Copies all of it.
@@ -103,6 +106,9 @@ pub struct Parts {
 pub struct State {
     pub(crate) intake: Arc<dyn Intake>,
     pub(crate) query: Arc<dyn Query>,
+    pub(crate) history: Arc<dyn History>,
+    /// One audit at a time.
+    pub(crate) audits: Arc<Semaphore>,
     pub(crate) logs: Arc<dyn Logs>,
     pub(crate) backup: Arc<dyn Backup>,
     pub(crate) dialer: Arc<dyn Dialer>,
@@ -145,6 +151,8 @@ impl State {
         let state = State {
             intake: parts.intake,
             query: parts.query,
+            history: parts.history,
+            audits: Arc::new(Semaphore::new(1)),
             logs: parts.logs,
             backup: parts.backup,
             dialer: parts.dialer,

@@ -14,6 +14,7 @@ use rota_wire::rest;
 
 use crate::auth::{Admin, Reader};
 use crate::body::Args;
+use crate::freeze;
 use crate::held;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -94,6 +95,7 @@ fn server(state: &State) -> Result<rest::Server, Refusal> {
         is_dev: state.settings.is_dev,
         is_ready: not_ready.is_none(),
         not_ready,
+        frozen: freeze::published(state)?,
         suspended: suspended(&snapshots).map(|why| why.word().to_owned()),
         jobs_enabled: sum(|snapshot| snapshot.jobs[0]),
         jobs_paused: sum(|snapshot| snapshot.jobs[1]),

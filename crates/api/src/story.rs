@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 
 use rota_core::batch::{Attempt, AttemptState, Origin, Run, RunState};
-use rota_core::job::{Definition, Delivery, Job, JobState, Spec};
+use rota_core::job::{Definition, Delivery, Job, JobState, Overlap, Spec, Strategy, Target};
 use rota_core::partition::Waiting;
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
+use rota_core::worker::WorkerState;
 use rota_cron::{Kind, Zone};
 use rota_wire::rest::{Story, StoryLine};
 
 use crate::duration::human;
 use crate::held;
 use crate::refusal::Refusal;
+use crate::slot_story;
 use crate::spec;
 use crate::state::State;
 use crate::view::{self, Known, Names};
 
+/// Reruns that a story names.
+const RERUNS_MAX: usize = 10;
 /// Attempts that a story tells one by one.
 const ATTEMPTS_MAX: usize = 100;
 
@@ -27,8 +31,13 @@ pub(crate) fn tell(state: &State, run: &Run, attempts: &[Attempt]) -> Result<Sto
     let shown = names.run(run, attempts)?;
     let mut lines = Lines { zone: job.zone.clone(), lines: Vec::new() };
     lines.origin(run);
+    lines.reruns(state, run)?;
     if run.shards == 0 {
         lines.not_run(run);
+    }
+    lines.passed(&mut names, run, attempts, job.spec.as_ref())?;
+    for line in slot_story::surroundings(&names, run, &job.zone)? {
+        lines.say(None, line.about, line.text);
     }
     lines.tries(&mut names, run, attempts, job.spec.as_ref())?;
     lines.end(run, attempts, job.spec.as_ref());
@@ -47,6 +56,7 @@ fn title(run: &Run, job: &Known, state: &str) -> String {
         (Origin::Schedule, 0 | 1) => format!("slot {slot}"),
         (Origin::Schedule, slots) => format!("{slots} slots {slot} to {}", view::human(&job.zone, run.slot_last)),
         (Origin::Manual | Origin::Api, _) => format!("triggered {slot}"),
+        (Origin::Rerun, _) => format!("rerun of slot {slot}"),
     };
     let why = run.why.map(|why| format!(", {}", view::spelled(why))).unwrap_or_default();
     format!("{}, {what}, v{}: {}{why}", job.name, run.version, state.to_uppercase())
@@ -63,6 +73,9 @@ fn hints(run: &Run, printed: &str, job: &str, is_living: bool) -> Vec<String> {
         hints.push("rota secret list".to_owned());
         hints.push("rota secret set NAME".to_owned());
     } else if run.state != RunState::Success && is_living {
+        if run.shards > 0 {
+            hints.push(format!("rota rerun {printed}"));
+        }
         hints.push(format!("rota run {job}"));
     }
     hints
@@ -96,7 +109,62 @@ impl Lines {
             }
             Origin::Manual => self.say(Some(run.at), "triggered", format!("by hand{own}")),
             Origin::Api => self.say(Some(run.at), "triggered", format!("through the API{own}")),
+            Origin::Rerun => self.say(Some(run.at), "triggered", format!("as a rerun{own}")),
         }
+    }
+
+    /// What it repeats, and what repeats it.
+    fn reruns(&mut self, state: &State, run: &Run) -> Result<(), Refusal> {
+        if run.origin == Origin::Rerun
+            && let Some(rerun) = state.history.rerun(run.id)?
+        {
+            let left_out = match rerun.reused.len() {
+                0 => String::new(),
+                1 => format!("; shard {} had succeeded and is not run again", rerun.reused[0]),
+                some => format!("; {some} shards had succeeded and are not run again"),
+            };
+            let text = format!("{}, with its version, slot and parameter{left_out}", rerun.of);
+            self.say(None, "repeats", text);
+        }
+        let repeated: Vec<String> =
+            state.history.reruns_of(run.id)?.iter().rev().take(RERUNS_MAX).map(ToString::to_string).collect();
+        if !repeated.is_empty() {
+            self.say(None, "rerun as", repeated.join(", "));
+        }
+        Ok(())
+    }
+
+    /// What stood in the way, as far as it is still known: the rules, and the pool as it is now.
+    fn passed(
+        &mut self,
+        names: &mut Names<'_>,
+        run: &Run,
+        attempts: &[Attempt],
+        spec: Option<&Spec>,
+    ) -> Result<(), Refusal> {
+        let Some(spec) = spec.filter(|_| run.shards > 0) else { return Ok(()) };
+        let overlap = match spec.overlap {
+            Overlap::Allow => "overlap: allowed",
+            Overlap::Skip => "overlap: no earlier run held its place",
+        };
+        let cap = names.state.app(run.app)?.map(|app| format!("; cap: {} shards of {}", app.pending_max, app.name));
+        self.say(Some(run.at), "gate", format!("{overlap}{}", cap.unwrap_or_default()));
+        let Target::Handler { name, .. } = &spec.target else { return Ok(()) };
+        let Some(first) = attempts.iter().min_by_key(|attempt| (attempt.at, attempt.shard, attempt.no)) else {
+            return Ok(());
+        };
+        let snapshots = names.state.intake.snapshots();
+        let able = snapshots.iter().flat_map(|snapshot| &snapshot.workers).filter(|worker| {
+            worker.app == run.app && worker.state == WorkerState::Online && worker.handlers.binary_search(name).is_ok()
+        });
+        let strategy = match spec.route.strategy {
+            Strategy::Default | Strategy::LeastInflight => "fewest in flight",
+            Strategy::AppRoundRobin => "one after the other",
+        };
+        let chosen = names.worker(first.worker)?;
+        let text = format!("{chosen}, by {strategy}; {} online offer `{name}` now", able.count());
+        self.say(Some(first.at), "route", text);
+        Ok(())
     }
 
     /// A row without a dispatch: why there is none.
@@ -212,7 +280,7 @@ impl Lines {
         let retries = spec.map_or(0, |spec| spec.retry.max);
         let may_doubt = spec.map(|spec| spec.delivery.unwrap_or_else(|| spec.target.delivery()));
         let text = match (run.state, run.why) {
-            (RunState::Killed, _) => view::spelled(Why::KilledByUser),
+            (RunState::Killed, why) => view::spelled(why.unwrap_or(Why::KilledByUser)),
             (RunState::Lost, Some(Why::InDoubt)) if may_doubt == Some(Delivery::AtMostOnce) => {
                 "nothing could say whether it ran, and delivery is at_most_once".to_owned()
             }

@@ -10,8 +10,7 @@ use axum::Json as Answer;
 use axum::extract::State as Shared;
 use http::{StatusCode, Uri};
 use rota_core::batch::Origin;
-use rota_core::id::RunId;
-use rota_core::job::Definition;
+use rota_core::id::{JobId, RunId};
 use rota_core::limits;
 use rota_core::partition::{self, Input};
 use rota_core::why::Why;
@@ -40,29 +39,44 @@ pub(crate) async fn trigger(
     let namespace = Args::read(&uri, &[])?.namespace();
     let origin = spec::word("origin", body.origin.as_deref(), &ORIGINS)?.unwrap_or(Origin::Api);
     spec::check_size("param", body.param.as_deref().map_or(0, str::len))?;
-    if let Some(id) = &body.request_id
-        && (id.is_empty() || id.len() > limits::NAME_BYTES_MAX || id.chars().any(char::is_control))
-    {
-        let message = format!("a request id has 1 to {} bytes, no control characters", limits::NAME_BYTES_MAX);
-        return Err(Refusal::invalid("request_id", message).hint("for example a UUID"));
-    }
+    check_request_id(body.request_id.as_deref())?;
     let definition = state.read(move |state| view::find_living_job(state, &namespace, &job)).await?;
-    let (run, is_repeated) = state.carry(once(state.clone(), definition, body, origin)).await?;
+    let (job, app) = (definition.id, definition.app);
+    let origin_byte = [origin.code(), u8::from(body.param.is_some())];
+    let hash = hash_of(&[&origin_byte, body.param.as_deref().unwrap_or_default().as_bytes()]);
+    let (shared, param) = (state.clone(), body.param.map(Arc::from));
+    let make = move |request_id| async move {
+        let trigger = move |reply| Input::Trigger { job, param, request_id, origin, reply };
+        let answer = shared.ask(app, trigger).await?;
+        let partition::Answer::Triggered(run) = answer else { return Err(Refusal::internal(answer)) };
+        Ok(run)
+    };
+    let (run, is_repeated) = state.carry(once(state.clone(), job, body.request_id, hash, make)).await?;
     let status = if is_repeated { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Answer(rest::Triggered { run: run.to_string(), id: run.0, is_repeated })))
 }
 
-async fn once(
+/// Refuses a request id that cannot be kept.
+pub(crate) fn check_request_id(id: Option<&str>) -> Result<(), Refusal> {
+    let is_odd = |id: &str| id.is_empty() || id.len() > limits::NAME_BYTES_MAX || id.chars().any(char::is_control);
+    if id.is_some_and(is_odd) {
+        let message = format!("a request id has 1 to {} bytes, no control characters", limits::NAME_BYTES_MAX);
+        return Err(Refusal::invalid("request_id", message).hint("for example a UUID"));
+    }
+    Ok(())
+}
+
+/// Makes a run, once per request id; whether an earlier request made it.
+pub(crate) async fn once<M: Future<Output = Result<RunId, Refusal>>>(
     state: Arc<State>,
-    definition: Definition,
-    body: rest::Trigger,
-    origin: Origin,
+    job: JobId,
+    request_id: Option<String>,
+    body_hash: [u8; 32],
+    make: impl FnOnce(Option<Arc<str>>) -> M,
 ) -> Result<(RunId, bool), Refusal> {
-    let job = definition.id;
-    let Some(request_id) = body.request_id else {
-        return Ok((run(&state, &definition, body.param, None, origin).await?, false));
+    let Some(request_id) = request_id else {
+        return Ok((make(None).await?, false));
     };
-    let body_hash = hash(body.param.as_deref(), origin);
     let reservation = Reservation::Request { job, request_id: request_id.clone(), body_hash, at: state.now() };
     let reserved = state.intake.reserve(reservation).await?;
     match reserved {
@@ -83,8 +97,7 @@ async fn once(
             return Err(Refusal::internal(reserved));
         }
     }
-    let answers = Some(Arc::from(request_id.as_str()));
-    let outcome = run(&state, &definition, body.param, answers, origin).await;
+    let outcome = make(Some(Arc::from(request_id.as_str()))).await;
     // Without an answer the run may be durable all the same: then it answers the request from the next start on.
     let is_refused = outcome.as_ref().is_err_and(|refusal| !matches!(refusal.code, Code::NotReady | Code::Internal));
     if is_refused && let Err(error) = state.intake.reserve(Reservation::RequestBack { job, request_id }).await {
@@ -93,25 +106,11 @@ async fn once(
     Ok((outcome?, false))
 }
 
-async fn run(
-    state: &Arc<State>,
-    definition: &Definition,
-    param: Option<String>,
-    request_id: Option<Arc<str>>,
-    origin: Origin,
-) -> Result<RunId, Refusal> {
-    let job = definition.id;
-    let param = param.map(Arc::from);
-    let trigger = move |reply| Input::Trigger { job, param, request_id, origin, reply };
-    let answer = state.ask(definition.app, trigger).await?;
-    let partition::Answer::Triggered(run) = answer else { return Err(Refusal::internal(answer)) };
-    Ok(run)
-}
-
 /// Tells bodies apart; an absent parameter is another body than an empty one.
-fn hash(param: Option<&str>, origin: Origin) -> [u8; 32] {
+pub(crate) fn hash_of(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
-    hash.update([origin.code(), u8::from(param.is_some())]);
-    hash.update(param.unwrap_or_default());
+    for part in parts {
+        hash.update(part);
+    }
     hash.finalize().into()
 }

@@ -152,6 +152,10 @@ impl<'s> Names<'s> {
             tries_max: job.spec.as_ref().map_or(1, |spec| spec.retry.max.saturating_add(1)),
             message: last.and_then(|attempt| attempt.message.as_deref()).map(beginning),
             job_name: job.name,
+            rerun_of: match run.origin {
+                Origin::Rerun => self.state.history.rerun(run.id)?.map(|rerun| rerun.of.to_string()),
+                Origin::Schedule | Origin::Manual | Origin::Api => None,
+            },
         })
     }
 
@@ -207,6 +211,7 @@ pub(crate) fn job(
         held: held.map(|held| held::shown(&mut Names::new(state), held)).transpose()?,
         at: zone.format(definition.at),
         by: definition.by.clone(),
+        paused: None,
     })
 }
 

@@ -59,6 +59,7 @@ fn loaded(jobs: Vec<Definition>) -> Loaded {
         workers: (1..=8).map(worker).collect(),
         open: Vec::new(),
         covered: Vec::new(),
+        freezes: Vec::new(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::freeze::Freeze;
 use crate::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
 use crate::job::{Definition, JobState};
 use crate::time::UnixMs;
@@ -138,6 +139,8 @@ pub enum Origin {
     Manual,
     /// A program.
     Api,
+    /// Someone, who wanted a run that had ended to run again.
+    Rerun,
 }
 
 impl Origin {
@@ -148,6 +151,7 @@ impl Origin {
             Origin::Schedule => "schedule",
             Origin::Manual => "manual",
             Origin::Api => "api",
+            Origin::Rerun => "rerun",
         }
     }
 
@@ -158,6 +162,7 @@ impl Origin {
             Origin::Schedule => 0,
             Origin::Manual => 1,
             Origin::Api => 2,
+            Origin::Rerun => 3,
         }
     }
 
@@ -168,6 +173,7 @@ impl Origin {
             0 => Some(Origin::Schedule),
             1 => Some(Origin::Manual),
             2 => Some(Origin::Api),
+            3 => Some(Origin::Rerun),
             _ => None,
         }
     }
@@ -276,6 +282,8 @@ pub enum Row {
         at: UnixMs,
         /// Who.
         by: Arc<str>,
+        /// Why, in their words.
+        reason: Option<Arc<str>>,
     },
     /// A worker's registration; replaces the one before.
     Worker {
@@ -308,6 +316,10 @@ pub enum Row {
         /// The run.
         run: RunId,
     },
+    /// Says which run another one repeats. Its own row is in the same batch.
+    Rerun(Arc<Rerun>),
+    /// Inserts a freeze, or replaces the one with its id.
+    Freeze(Box<Freeze>),
     /// Lists a run as open (or with an unreleased attempt) whatever `Batch::floor` says, or removes it from that list.
     Listed {
         /// The run.
@@ -315,6 +327,17 @@ pub enum Row {
         /// Whether it is listed.
         is_open: bool,
     },
+}
+
+/// A run that repeats another one: the same job in the same version, with the same slot and parameter.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Rerun {
+    /// The new run, of origin [`Origin::Rerun`].
+    pub run: RunId,
+    /// The run that it repeats.
+    pub of: RunId,
+    /// Shards that are not run again, since they had succeeded; in order.
+    pub reused: Vec<u32>,
 }
 
 /// Rows of one partition that become durable together, fenced and applied once.
@@ -348,6 +371,8 @@ pub struct OpenRun {
     pub definition: Option<Definition>,
     /// Whether it is listed (see [`Row::Listed`]).
     pub is_listed: bool,
+    /// What it repeats, if it is of origin [`Origin::Rerun`].
+    pub rerun: Option<Arc<Rerun>>,
 }
 
 /// Everything durable of a partition, as a claim returns it.
@@ -375,4 +400,6 @@ pub struct Loaded {
     pub open: Vec<OpenRun>,
     /// For jobs with rows of origin `schedule` above the mark: the last slot that is covered.
     pub covered: Vec<(JobId, UnixMs)>,
+    /// Its open freezes, and at most [`crate::limits::THAWED_MAX`] of the others, in order of id.
+    pub freezes: Vec<Freeze>,
 }

@@ -178,6 +178,14 @@ pub fn id_floor(now: crate::time::UnixMs) -> u64 {
     u64::try_from(seconds).expect("not negative") << 20
 }
 
+/// About when an id that is handed out now was taken: the inverse of [`id_floor`], to the second.
+#[must_use]
+pub fn id_time(id: u64) -> crate::time::UnixMs {
+    const EPOCH_2020_S: i64 = 1_577_836_800;
+    let seconds = i64::try_from(id >> 20).expect("ids are below 2^53");
+    crate::time::UnixMs((seconds + EPOCH_2020_S) * 1_000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,6 +198,13 @@ mod tests {
         }
         assert_eq!(RunId::parse_suffix("rz0"), Some((31 * 32, 2)));
         assert_eq!(RunId::parse_suffix("u"), None);
+    }
+
+    #[test]
+    fn ids_tell_their_time() {
+        let at = crate::time::UnixMs(1_800_000_000_000);
+        assert_eq!(id_time(id_floor(at)), at);
+        assert_eq!(id_time(id_floor(at) + (1 << 20) - 1), at);
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //! parameter; ids come from blocks that are handed in; whoever calls `step` carries its effects out.
 #![deny(missing_docs)]
 
+pub mod audit;
 pub mod batch;
+pub mod freeze;
 pub mod id;
 pub mod job;
 pub mod label;

@@ -75,3 +75,5 @@ impl Timing {
         release_after_ms: 600_000,
     };
 }
+/// Freezes that are over and are still looked at: slots of theirs may wait for long.
+pub const THAWED_MAX: usize = 100;

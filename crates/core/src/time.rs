@@ -1,6 +1,6 @@
 //! Two times: wall for what users see and store, monotonic for timeouts and terms.
 
-pub use rota_cron::UnixMs;
+pub use rota_cron::{UnixMs, tzdb_version};
 
 /// Milliseconds of a server's monotonic clock. Its zero means nothing; only differences do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -47,6 +47,7 @@ why! {
     ClockBehind "clock_behind" "the wall clock stood before the last committed time",
     Edited "edited" "the job was edited while more of its slots waited than an edit fires",
     Restored "restored" "it may have run after the backup that the store was restored from",
+    Frozen "frozen" "an operator has frozen the server, or the app",
     StartDeadline "start_deadline" "it could not start before its start deadline",
     // Slots that wait.
     Cap "cap" "the app has as many admitted shards as it may",
@@ -57,6 +58,7 @@ why! {
     NoWorkerForLabels "no_worker_for_labels" "no online worker of the app matches the labels",
     NoCapacity "no_capacity" "every eligible worker runs as much as it may",
     NextPass "next_pass" "nobody has looked for a worker yet; the next pass does",
+    Thawing "thawing" "it was frozen; what was missed fires a few at a time",
     Backoff "backoff" "it waits for its next attempt",
     // Attempts and runs.
     HandlerFailed "handler_failed" "the handler reported a failure",
@@ -64,6 +66,7 @@ why! {
     AttemptTimeout "attempt_timeout" "it ran longer than the job allows",
     RunTimeout "run_timeout" "the whole run, with its retries, took longer than the job allows",
     KilledByUser "killed_by_user" "someone killed it",
+    WorkerStopped "worker_stopped" "its worker stopped it unasked, as one does that shuts down",
     WorkerSilent "worker_silent" "its worker was silent for the dead time",
     WorkerRestarted "worker_restarted" "its worker's process ended and another took its place",
     WorkerGone "worker_gone" "its worker deregistered",
@@ -105,7 +108,7 @@ impl Why {
     /// Whether it is our own valve that holds: what comes late of it is no misfire.
     #[must_use]
     pub fn is_valve(self) -> bool {
-        matches!(self, Why::Cap | Why::ServerCap | Why::NoCredit | Why::NoCapacity)
+        matches!(self, Why::Cap | Why::ServerCap | Why::NoCredit | Why::NoCapacity | Why::Thawing)
     }
 }
 

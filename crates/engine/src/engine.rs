@@ -92,6 +92,7 @@ impl Engine {
         let shared = Arc::new(Shared::new(clock, store.partitions()));
         let handle = Handle::new(Arc::clone(&shared));
         let lanes = Lanes::new(&executors(Arc::new(handle)))?;
+        store.begin(clock.now().wall, env!("CARGO_PKG_VERSION"), rota_core::time::tzdb_version())?;
         let machines = claim(config.machine, store.as_mut(), &shared)?;
         let now = clock.now();
         let first = store.reserve_ids(id_floor(now.wall), RESERVE_IDS)?;

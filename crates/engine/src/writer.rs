@@ -85,6 +85,9 @@ impl Writer {
             if let Some(by) = self.stop_by {
                 let is_done = self.group.is_empty() && self.waiting.is_empty() && self.reservations.is_empty();
                 if is_done || self.shared.clock.mono() >= by {
+                    if is_done && let Err(error) = self.store.end(self.shared.clock.now().wall) {
+                        tracing::warn!(%error, "end_not_noted");
+                    }
                     for (_, sender) in self.reservations {
                         let _gone = sender.send(Err(stopped()));
                     }
@@ -302,6 +305,12 @@ mod tests {
     impl Store for Script {
         fn partitions(&self) -> u16 {
             2
+        }
+        fn begin(&mut self, _: UnixMs, _: &str, _: &str) -> Result<(), Error> {
+            Ok(())
+        }
+        fn end(&mut self, _: UnixMs) -> Result<(), Error> {
+            Ok(())
         }
         fn claim(&mut self, _: &[PartitionId]) -> Result<Vec<Loaded>, Error> {
             Ok(Vec::new())

@@ -11,6 +11,7 @@
 mod claims;
 mod fencing;
 mod fixture;
+mod past;
 mod reads;
 mod reservations;
 mod secrets;
@@ -18,16 +19,23 @@ mod upkeep;
 
 pub use claims::*;
 pub use fencing::*;
+pub use past::*;
 pub use reads::*;
 pub use reservations::*;
 pub use secrets::*;
 pub use upkeep::*;
 
+use crate::history::History;
 use crate::query::Query;
 use crate::store::Store;
 
+/// All reads of a store.
+pub trait Reads: Query + History {}
+
+impl<T: Query + History> Reads for T {}
+
 /// A store, and reads of it.
-pub type Opened = (Box<dyn Store>, Box<dyn Query>);
+pub type Opened = (Box<dyn Store>, Box<dyn Reads>);
 
 /// Opens a case's store: makes it at first, opens it again afterwards.
 pub type Open<'o> = &'o mut dyn FnMut() -> Opened;
@@ -82,6 +90,11 @@ macro_rules! store_suite {
             jobs_are_paged_by_id
             versions_of_a_job_stay_readable
             workers_are_found
+            the_history_of_a_job_stays_readable
+            rows_are_read_in_order
+            freezes_are_kept
+            reruns_are_linked
+            terms_are_noted
         }
     };
     ($open:expr => $($case:ident)*) => {

@@ -1,6 +1,6 @@
 //! The contracts at which Rota's parts meet.
 //!
-//! [`store::Store`] makes batches durable, [`query::Query`] reads what is durable,
+//! [`store::Store`] makes batches durable, [`query::Query`] reads what is durable, [`history::History`] the past,
 //! [`executor::Executor`] carries dispatches out, [`intake::Intake`] carries requests in,
 //! [`logs::Logs`] keeps what attempts print, [`secrets::Secrets`] what jobs may use and nobody may see,
 //! [`backup::Backup`] copies all of it.
@@ -12,6 +12,7 @@ pub mod backup;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod executor;
+pub mod history;
 pub mod intake;
 pub mod logs;
 pub mod memory;

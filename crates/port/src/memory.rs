@@ -8,6 +8,7 @@
 
 mod apply;
 mod claim;
+mod history;
 mod query;
 mod reserve;
 mod state;
@@ -64,6 +65,13 @@ impl MemoryStore {
         read(&self.lock().state)
     }
 
+    /// Loses a run, the oldest being 0, as a damaged disk would.
+    pub fn lose_run(&self, at: usize) {
+        let mut shared = self.lock();
+        let lost = shared.state.runs.keys().nth(at).copied();
+        lost.and_then(|run| shared.state.runs.remove(&run));
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().expect("a thread that panics within the store ends the test")
     }
@@ -82,6 +90,18 @@ impl Shared {
 impl Store for MemoryStore {
     fn partitions(&self) -> u16 {
         self.lock().state.partitions()
+    }
+
+    fn begin(&mut self, at: UnixMs, version: &str, tzdb: &str) -> Result<(), Error> {
+        self.lock().sound()?.begin(at, version, tzdb);
+        Ok(())
+    }
+
+    fn end(&mut self, at: UnixMs) -> Result<(), Error> {
+        if let Some(term) = self.lock().sound()?.terms.last_mut() {
+            (term.alive_at, term.stopped_at) = (at, Some(at));
+        }
+        Ok(())
     }
 
     fn claim(&mut self, partitions: &[PartitionId]) -> Result<Vec<Loaded>, Error> {
@@ -120,7 +140,12 @@ impl Store for MemoryStore {
     }
 
     fn upkeep(&mut self, now: UnixMs) -> Result<bool, Error> {
-        self.lock().sound()?.expire(now);
+        let mut shared = self.lock();
+        let state = shared.sound()?;
+        state.expire(now);
+        if let Some(term) = state.terms.last_mut() {
+            term.alive_at = term.alive_at.max(now);
+        }
         Ok(false)
     }
 }

@@ -12,6 +12,12 @@ pub trait Store: Send {
     /// Partitions of this store; fixed when it was made.
     fn partitions(&self) -> u16;
 
+    /// Notes that a process has the store from now on. Called once, before anything else that changes it.
+    fn begin(&mut self, at: UnixMs, version: &str, tzdb: &str) -> Result<(), Error>;
+
+    /// Notes that the process ends in order; the last thing that it does.
+    fn end(&mut self, at: UnixMs) -> Result<(), Error>;
+
     /// Begins a new term of these partitions: raises each epoch, and returns everything durable.
     fn claim(&mut self, partitions: &[PartitionId]) -> Result<Vec<Loaded>, Error>;
 

@@ -73,6 +73,7 @@ pub(crate) fn current_thread() -> Result<tokio::runtime::Runtime, Failure> {
 async fn ask(common: &Common, out: Out, command: Ask) -> Result<(), Failure> {
     let credentials = Credentials::find(common, Path::new(credentials::FILE))?;
     let client = Client::new(credentials, &common.namespace)?;
+    let client = if out.is_json { client } else { client.with_notices() };
     match command {
         Ask::App(command) => cli::app::run(&client, out, command).await,
         Ask::Token(command) => cli::token::run(&client, out, command).await,
@@ -80,7 +81,12 @@ async fn ask(common: &Common, out: Out, command: Ask) -> Result<(), Failure> {
         Ask::Job(command) => cli::job::run(&client, out, &common.namespace, command).await,
         Ask::Run(args) => cli::run::start(&client, out, args).await,
         Ask::Runs(args) => cli::run::list(&client, out, &args, clock::now()).await,
-        Ask::Why { run } => cli::run::why(&client, out, &run).await,
+        Ask::Why(args) => cli::run::why(&client, out, &args.what).await,
+        Ask::Rerun(args) => cli::run::rerun(&client, out, args).await,
+        Ask::Audit(args) => cli::past::audit(&client, out, &args, clock::now()).await,
+        Ask::Top(args) => cli::past::top(&client, out, &args, clock::now()).await,
+        Ask::Freeze(args) => cli::freeze::freeze(&client, out, args).await,
+        Ask::Thaw(args) => cli::freeze::thaw(&client, out, args).await,
         Ask::Logs(args) => cli::logs::run(&client, out, args).await,
         Ask::Kill { run } => cli::run::kill(&client, out, &run).await,
         Ask::Workers { app } => cli::worker::list(&client, out, app).await,

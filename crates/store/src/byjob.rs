@@ -67,6 +67,18 @@ impl Pairs {
         runs
     }
 
+    /// The oldest runs of a job from an id on, at most `count`, oldest first.
+    pub(crate) fn oldest(&self, job: JobId, from: RunId, count: usize) -> Vec<RunId> {
+        let first = self.sorted.partition_point(|pair| *pair < Pair::new(job, from));
+        let sorted = self.sorted[first..].iter().take_while(|pair| pair.job() == job).take(count);
+        let rest = self.full.iter().flat_map(|chunk| chunk.iter()).chain(&self.tail);
+        let rest = rest.filter(|pair| pair.job() == job && pair.run() >= from);
+        let mut runs: Vec<RunId> = sorted.chain(rest).map(|pair| pair.run()).collect();
+        runs.sort_unstable();
+        runs.truncate(count);
+        runs
+    }
+
     fn push(&mut self, pair: Pair) {
         self.tail.push(pair);
         if self.tail.len() == CHUNK {
@@ -164,6 +176,10 @@ mod tests {
         assert_eq!(newest(u64::MAX, 3), [1 << 50, 6_998, 6_995]);
         assert_eq!(newest(1_005, 3), [1_004, 1_001, 900]);
         assert_eq!(newest(u64::MAX, 10_000).len(), 2_002);
+        let oldest =
+            |from, count| pairs.oldest(JobId(1), RunId(from), count).iter().map(|run| run.0).collect::<Vec<_>>();
+        assert_eq!(oldest(0, 3), [900, 1_001, 1_004]);
+        assert_eq!(oldest(6_996, 9), [6_998, 1 << 50]);
         let (sorted, pushed) = byjob.sort(1);
         assert_eq!(pushed, 3);
         assert!(sorted.is_sorted());

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::codec::{self, ATTEMPT_COLUMNS, DEFINITION_COLUMNS, RUN_COLUMNS, WORKER_COLUMNS};
 use crate::failure::{of, transaction};
+use crate::past;
 use crate::segment::position;
 use crate::sqlite::SqliteStore;
 
@@ -81,6 +82,7 @@ impl SqliteStore {
                 workers: workers.remove(partition).unwrap_or_default(),
                 open: recent.open.remove(partition).unwrap_or_default(),
                 covered: covered.into_iter().collect(),
+                freezes: self.freezes_of(*partition).map_err(of)?,
             });
         }
         Ok(loaded)
@@ -206,7 +208,11 @@ impl<'s> Scan<'s> {
         }
         let definition = older_definition(self.store, &run)?;
         let is_listed = self.listed.contains_key(&run.id);
-        self.recent.open.entry(partition).or_default().push(OpenRun { run, attempts, definition, is_listed });
+        let rerun = match run.origin {
+            Origin::Rerun => past::rerun(&self.store.conn, run.id).map_err(of)?,
+            Origin::Schedule | Origin::Manual | Origin::Api => None,
+        };
+        self.recent.open.entry(partition).or_default().push(OpenRun { run, attempts, definition, is_listed, rerun });
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use rota_core::job::{Definition, JobState, Spec, Target};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
+use rota_port::history::Covered;
 use rota_port::store::{Error, StoredSecret};
 use rusqlite::types::Type;
 use rusqlite::{Row, ToSql};
@@ -22,6 +23,10 @@ use crate::key::Key;
 /// The columns of `run_n`, in the order of [`run_params`] and [`run`].
 pub(crate) const RUN_COLUMNS: &str = "id, app, job, version, origin, slot, slot_last, slots, state, why, shards, at, \
      ended_at, param, a_worker, a_incarnation, a_state, a_why, a_at, a_ended_at, a_released_at, a_message";
+
+/// The columns of `run_n` that audits and counts need, in the order of [`covered`].
+pub(crate) const COVERED_COLUMNS: &str =
+    "id, app, job, version, slot, slot_last, slots, state, why, at, ended_at, origin, shards";
 
 /// The columns of `attempt_n`, in the order of [`attempt`].
 pub(crate) const ATTEMPT_COLUMNS: &str =
@@ -182,6 +187,26 @@ pub(crate) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
     })
 }
 
+/// A row of [`COVERED_COLUMNS`].
+pub(crate) fn covered(row: &Row<'_>) -> rusqlite::Result<Covered> {
+    let slot = read_ms(row, 4)?;
+    Ok(Covered {
+        run: RunId(read_u64(row, 0)?),
+        app: AppId(row.get(1)?),
+        job: JobId(row.get(2)?),
+        version: Version(row.get(3)?),
+        origin: read(row, 11, Origin::from_code)?,
+        slot,
+        slot_last: row.get::<_, Option<i64>>(5)?.map_or(slot, UnixMs),
+        slots: read_u64(row, 6)?,
+        state: read_run_state(row, 7)?,
+        why: read_word(row, 8, Why::parse)?,
+        shards: row.get(12)?,
+        at: read_ms(row, 9)?,
+        ended_at: read_instant(row, 10)?,
+    })
+}
+
 /// The first attempt in a row of [`RUN_COLUMNS`], if there was one.
 pub(crate) fn first_attempt(row: &Row<'_>) -> rusqlite::Result<Option<Attempt>> {
     if row.get_ref(16)? == rusqlite::types::ValueRef::Null {
@@ -269,7 +294,7 @@ pub(crate) fn definition(row: &Row<'_>, key: &Key) -> rusqlite::Result<Definitio
     })
 }
 
-fn read_job_state(row: &Row<'_>, column: usize) -> rusqlite::Result<JobState> {
+pub(crate) fn read_job_state(row: &Row<'_>, column: usize) -> rusqlite::Result<JobState> {
     let all = [JobState::Enabled, JobState::Paused, JobState::Finished, JobState::Deleted];
     read(row, column, |code| all.into_iter().find(|state| job_state(*state) == code))
 }

@@ -15,6 +15,7 @@ use rusqlite::{CachedStatement, Connection, ToSql, params};
 use crate::byjob::Pair;
 use crate::codec;
 use crate::failure::{of, wrong};
+use crate::past;
 use crate::segment::{Hot, Segment, Tally, position};
 use crate::sqlite::SqliteStore;
 
@@ -135,7 +136,9 @@ impl<'s> Writer<'s> {
             Row::Attempt(attempt) => self.insert_attempt(attempt),
             Row::AttemptSet(attempt) => self.set_attempt(attempt),
             Row::Definition(definition) => self.define(definition),
-            Row::JobState { job, state, at, by } => self.set_job(*job, *state, *at, by),
+            Row::JobState { job, state, at, by, reason } => self.set_job(*job, *state, *at, by, reason.as_deref()),
+            Row::Rerun(rerun) => past::insert_rerun(self.conn, rerun).map_err(of),
+            Row::Freeze(freeze) => past::insert_freeze(self.conn, batch.partition, freeze).map_err(of),
             Row::Worker { worker, state } => self.register(worker, *state),
             Row::WorkerState { worker, state } => {
                 let sql = "UPDATE worker SET state = ?2 WHERE id = ?1";
@@ -315,15 +318,22 @@ impl<'s> Writer<'s> {
         self.free_if_deleted(id, definition.state)
     }
 
-    fn set_job(&mut self, job: JobId, state: JobState, at: UnixMs, by: &str) -> Result<(), Error> {
+    fn set_job(
+        &mut self,
+        job: JobId,
+        state: JobState,
+        at: UnixMs,
+        by: &str,
+        reason: Option<&str>,
+    ) -> Result<(), Error> {
         let code = codec::job_state(state);
         let changed = self.cold("UPDATE job SET state = ?2 WHERE id = ?1", params![job.0, code])?;
         one(changed, || format!("there is no job {job}"))?;
         let current = "UPDATE definition SET state = ?2 \
              WHERE key = (?1 << 32) + (SELECT version FROM job WHERE id = ?1)";
         self.cold(current, params![job.0, code])?;
-        let history = "INSERT INTO job_state (job, state, at, by) VALUES (?1, ?2, ?3, ?4)";
-        self.cold(history, params![job.0, code, at.0, by])?;
+        let history = "INSERT INTO job_state (job, state, at, by, reason) VALUES (?1, ?2, ?3, ?4, ?5)";
+        self.cold(history, params![job.0, code, at.0, by, reason])?;
         self.free_if_deleted(job, state)
     }
 

@@ -31,7 +31,8 @@ impl Writer<'_> {
             Row::Run(_) => self.begin_runs(rows),
             Row::AttemptSet(_) => self.end_runs(rows),
             Row::Exception { exception: None, .. } => self.drop_exceptions(rows),
-            Row::JobState { state, at, by, .. } if *state != JobState::Deleted => {
+            // A reason is somebody's, and stands alone.
+            Row::JobState { state, at, by, reason: None, .. } if *state != JobState::Deleted => {
                 self.set_jobs(batch, rows, (*state, *at, by))
             }
             Row::RunSet { .. }
@@ -42,6 +43,8 @@ impl Writer<'_> {
             | Row::WorkerState { .. }
             | Row::Exception { .. }
             | Row::Request { .. }
+            | Row::Rerun(_)
+            | Row::Freeze(_)
             | Row::Listed { .. } => Ok(0),
         }
     }
@@ -142,7 +145,7 @@ impl Writer<'_> {
             .iter()
             .take(Hot::GROUP_LARGE)
             .map_while(|row| {
-                let Row::JobState { job, state, at, by } = row else { return None };
+                let Row::JobState { job, state, at, by, reason: None } = row else { return None };
                 ((*state, *at, &**by) == same).then_some(job.0)
             })
             .collect();

@@ -24,6 +24,7 @@ mod key;
 pub mod logs;
 mod migrate;
 mod open;
+mod past;
 mod plain;
 mod query;
 mod reserve;

@@ -86,7 +86,7 @@ impl SqliteQuery {
     }
 
     /// Runs `question` in a read transaction. A connection that met an error is not used again.
-    fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         let idle = self.idle.lock().expect("nothing panics while it holds this lock").pop();
         let reader = idle.map_or_else(|| self.connect(), Ok).map_err(of)?;
         reader.work.store(0, Ordering::Relaxed);
@@ -115,6 +115,10 @@ impl SqliteQuery {
         let (taken, work_max) = (Arc::clone(&work), self.work_max);
         conn.progress_handler(WORK_UNIT, Some(move || taken.fetch_add(1, Ordering::Relaxed) >= work_max))?;
         Ok(Reader { conn, work })
+    }
+
+    pub(crate) fn byjob(&self) -> &ByJob {
+        &self.byjob
     }
 
     fn definition(&self, sql: &str, values: impl Params) -> Result<Option<Definition>, Error> {
@@ -272,7 +276,7 @@ fn token(row: &Row<'_>) -> rusqlite::Result<Token> {
     Ok(Token { hash: row.get(0)?, scope, at: UnixMs(row.get(3)?) })
 }
 
-fn run_in(conn: &Connection, segment: u32, run: RunId) -> rusqlite::Result<Option<Run>> {
+pub(crate) fn run_in(conn: &Connection, segment: u32, run: RunId) -> rusqlite::Result<Option<Run>> {
     let sql = format!("SELECT {RUN_COLUMNS} FROM run_{segment} WHERE id = ?1");
     conn.prepare_cached(&sql)?.query_row([run.0.cast_signed()], codec::run).optional()
 }

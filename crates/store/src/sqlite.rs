@@ -16,6 +16,7 @@ use crate::commit::{self, Changes};
 use crate::dir::DataDir;
 use crate::failure::{of, transaction};
 use crate::key::Key;
+use crate::past::OwnTerm;
 use crate::segment::{self, Segment};
 use crate::upkeep::{self, Chores};
 
@@ -30,6 +31,8 @@ pub struct SqliteStore {
     pub(crate) segments: Vec<Segment>,
     pub(crate) byjob: Arc<ByJob>,
     pub(crate) chores: Chores,
+    /// The term that this process writes, once it has begun.
+    pub(crate) term: Option<OwnTerm>,
     /// Runs after which a segment is sealed.
     pub(crate) rows_max: u64,
     /// Dropped last: the lock goes after the connection is closed.
@@ -55,7 +58,7 @@ impl SqliteStore {
         assert!(!segments.is_empty(), "a store is founded with its first segment");
         let chores = Chores::default();
         let rows_max = segment::ROWS_MAX;
-        SqliteStore { conn, partitions, key, apps, segments, byjob, chores, rows_max, _dir: dir }
+        SqliteStore { conn, partitions, key, apps, segments, byjob, chores, term: None, rows_max, _dir: dir }
     }
 
     /// Seals a segment after so many runs instead of a million.
@@ -92,6 +95,14 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn partitions(&self) -> u16 {
         self.partitions
+    }
+
+    fn begin(&mut self, at: UnixMs, version: &str, tzdb: &str) -> Result<(), Error> {
+        self.begin_term(at, version, tzdb)
+    }
+
+    fn end(&mut self, at: UnixMs) -> Result<(), Error> {
+        self.end_term(at)
     }
 
     fn claim(&mut self, partitions: &[PartitionId]) -> Result<Vec<Loaded>, Error> {

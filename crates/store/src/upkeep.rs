@@ -13,6 +13,7 @@ use rusqlite::params;
 
 use crate::byjob::Pair;
 use crate::failure::{of, transaction};
+use crate::past;
 use crate::reserve::ids_next;
 use crate::segment::{self, AGE_MAX_MS, Segment, Tally};
 use crate::sqlite::SqliteStore;
@@ -59,6 +60,7 @@ struct Filling {
 /// Does one thing that waits; says whether more does.
 pub(crate) fn slice(store: &mut SqliteStore, now: UnixMs) -> Result<bool, Error> {
     date_open(store, now)?;
+    store.note_alive(now)?;
     if count(store)? {
         return Ok(true);
     }
@@ -236,7 +238,10 @@ pub(crate) fn sweep(store: &mut SqliteStore, before: UnixMs, floor: u64) -> Resu
     while at + 1 < store.segments.len() {
         if may_drop(store, at, before, floor)? {
             let id = store.segments[at].id;
-            transaction(&store.conn, || segment::remove(&store.conn, id).map_err(of))?;
+            let (start, end) = (store.segments[at].start, store.segments[at + 1].start);
+            transaction(&store.conn, || {
+                segment::remove(&store.conn, id).and_then(|()| past::note_sweep(&store.conn, start, end)).map_err(of)
+            })?;
             store.segments.remove(at);
             store.byjob.forget(id);
             store.chores.filling.take_if(|filling| filling.segment == id);

@@ -6,12 +6,14 @@
 
 use std::path::Path;
 
-use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Origin, Row, Run, RunState};
+use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Origin, Rerun, Row, Run, RunState};
+use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
 use rota_core::job::{Definition, JobState, Spec, Target, When};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
+use rota_port::history::{History, StateFilter};
 use rota_port::memory::MemoryStore;
 use rota_port::query::{Query, RunFilter};
 use rota_port::store::{Outcome, Reservation, Reserved, Scope, Store, StoredSecret, Token};
@@ -19,8 +21,11 @@ use rusqlite::Connection;
 
 const T: UnixMs = UnixMs(1_800_000_000_000);
 
-/// A bit of everything that a schema can keep.
+/// A bit of everything that a schema holds.
 fn write(store: &mut dyn Store, schema: u32) {
+    if schema >= 3 {
+        store.begin(T, "0.1.0", "2026a").unwrap();
+    }
     let app = Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: Some(9) };
     let Reserved::App(app) = store.reserve(&app).unwrap() else { panic!("an app is always given") };
     let name = Reservation::JobName { app: app.id, name: "settle".to_owned(), at: T };
@@ -88,7 +93,7 @@ fn write(store: &mut dyn Store, schema: u32) {
         message: Some("period \"closed\"".into()),
     };
     let open = run(1, RunState::Running, None);
-    let rows = vec![
+    let mut rows = vec![
         Row::Definition(Box::new(definition.clone())),
         Row::Worker { worker: registration.into(), state: WorkerState::Online },
         Row::Run(Box::new(open.clone())),
@@ -96,12 +101,32 @@ fn write(store: &mut dyn Store, schema: u32) {
         Row::Attempt(Box::new(attempt(&open, 0, 2, first + 20))),
         Row::Attempt(Box::new(attempt(&open, 1, 1, first + 21))),
         Row::Definition(Box::new(Definition { version: Version(2), ..definition })),
-        Row::JobState { job, state: JobState::Paused, at: T, by: "someone".into() },
+        Row::JobState { job, state: JobState::Paused, at: T, by: "someone".into(), reason: None },
         Row::Exception { job, exception: Some(Exception::Covered(T)) },
         Row::Listed { run: open.id, is_open: true },
         Row::Run(Box::new(run(2, RunState::Skipped, Some(Why::Misfire)))),
         Row::Run(Box::new(run(3, RunState::Success, None))),
     ];
+    if schema >= 3 {
+        let again = Run { origin: Origin::Rerun, slots: 1, ..run(4, RunState::Running, None) };
+        let thaw = Thaw { until: T.plus_ms(9), at: T.plus_ms(8), by: "eve".into(), missed: Missed::FireOnce };
+        let freeze = Freeze {
+            id: 1,
+            app: Some(app.id),
+            after: T,
+            at: T.plus_ms(1),
+            by: "ann".into(),
+            reason: "the disk burns".into(),
+            thaw: Some(thaw),
+        };
+        let reason = Some("until v2".into());
+        rows.extend([
+            Row::Rerun(Rerun { run: again.id, of: open.id, reused: vec![1] }.into()),
+            Row::Run(Box::new(again)),
+            Row::JobState { job, state: JobState::Paused, at: T.plus_ms(2), by: "ann".into(), reason },
+            Row::Freeze(Box::new(freeze)),
+        ]);
+    }
     let (epoch, seq) = (loaded.epoch, Seq(loaded.seq.0 + 1));
     let batch = Batch { partition: PartitionId(0), epoch, seq, at: T.plus_ms(60), mark: T, floor: first + 2, rows };
     store.commit(&[batch]).unwrap();
@@ -162,7 +187,16 @@ fn a_store_of_schema_2_opens_with_everything() {
     check(2, include_str!("fixtures/v2.sql"), include_str!("fixtures/v2.key.hex"));
 }
 
-fn check(schema: u32, fixture: &str, key: &str) {
+#[test]
+fn a_store_of_schema_3_opens_with_everything() {
+    let (store, query) = check(3, include_str!("fixtures/v3.sql"), include_str!("fixtures/v3.key.hex"));
+    assert_eq!(query.terms(), store.terms());
+    assert_eq!(query.freezes(), store.freezes());
+    assert_eq!(query.state_changes(&StateFilter::default()), store.state_changes(&StateFilter::default()));
+}
+
+/// Compares a fixture with what the reference store makes of the same calls; gives both.
+fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::SqliteQuery) {
     let dir = tempfile::tempdir().unwrap();
     restore(fixture, key, dir.path());
     let (mut store, query) = rota_store::open(dir.path(), 2).unwrap();
@@ -171,11 +205,11 @@ fn check(schema: u32, fixture: &str, key: &str) {
     let partitions = [PartitionId(0), PartitionId(1)];
     let loaded = store.claim(&partitions).unwrap();
     assert_eq!(loaded, model.claim(&partitions).unwrap());
-    assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), 1));
+    assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), if schema >= 3 { 2 } else { 1 }));
     assert_eq!(loaded[0].jobs.len(), if schema >= 2 { 2 } else { 1 });
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
-    assert_eq!(query.runs(&all).unwrap().len(), 3);
+    assert_eq!(query.runs(&all).unwrap().len(), if schema >= 3 { 4 } else { 3 });
     assert_eq!(query.tokens(), model.tokens());
     assert_eq!(query.secrets(), model.secrets());
     assert_eq!(query.jobs_with_secrets(JobId(0), 10), model.jobs_with_secrets(JobId(0), 10));
@@ -191,4 +225,6 @@ fn check(schema: u32, fixture: &str, key: &str) {
         assert_eq!(store.reserve(&what), model.reserve(&what));
     }
     assert_eq!(store.reserve_ids(0, 10), model.reserve_ids(0, 10));
+    drop(dir.keep());
+    (model, query)
 }

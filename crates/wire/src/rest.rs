@@ -14,16 +14,24 @@
 //! | `POST /jobs` | [`JobSpec`] | 201, [`JobSaved`] |
 //! | `GET /jobs/{job}`, `GET /jobs/{job}/versions/{n}` | | [`Job`] |
 //! | `PUT /jobs/{job}?version=` | [`JobSpec`] | [`JobSaved`] |
-//! | `DELETE /jobs/{job}`, `POST /jobs/{job}/pause`, `/resume` | | [`JobNow`] |
+//! | `DELETE /jobs/{job}`, `POST /jobs/{job}/pause`, `/resume` | [`Reason`] | [`JobNow`] |
+//! | `GET /jobs/{job}/history?before=&limit=` | | [`Page`] of [`JobEvent`], newest first |
+//! | `GET /jobs/{job}/diff?from=&to=` | | [`JobDiff`] |
+//! | `GET /jobs/{job}/why?at=` | | [`SlotStory`] |
 //! | `POST /jobs/{job}/trigger` | [`Trigger`] | 201 or, for a repeated `request_id`, 200, [`Triggered`] |
 //! | `GET /runs?job=&app=&state=&since=&before=&limit=` | | [`Page`] of [`Run`] |
 //! | `GET /runs/{run}` | | [`RunDetail`] |
 //! | `GET /runs/{run}/why` | | [`Story`] |
 //! | `GET /runs/{run}/logs?shard=&attempt=&from=&bytes=` | | [`LogWindow`] |
 //! | `POST /runs/{run}/kill` | | [`Killed`] |
+//! | `POST /runs/{run}/rerun` | [`RerunAsk`] | 201 or, for a repeated `request_id`, 200, [`Rerun`] |
+//! | `GET /audit?since=&until=&job=&app=` | | one [`AuditLine`] per line (`application/x-ndjson`) |
+//! | `GET /top?by=&since=&app=&limit=` | | [`Top`] |
 //! | `GET /held?job=&app=` | | [`Page`] of [`Held`], longest first, at most 1,000 |
 //! | `GET /workers?app=` | | [`Page`] of [`Worker`] |
 //! | `GET /server` | | [`Server`] |
+//! | `POST /freeze` | [`FreezeAsk`] | [`FrozenNow`] |
+//! | `POST /thaw` | [`ThawAsk`] | [`FrozenNow`] |
 //! | `GET /live` | | [`Live`] |
 //! | `POST /server/confirm-clock` | | [`Server`] |
 //! | `GET /server/backup?key=&logs=` | | a tar archive, see `rota backup` |
@@ -36,6 +44,7 @@
 
 mod app;
 mod job;
+mod past;
 mod run;
 mod secret;
 mod server;
@@ -44,7 +53,11 @@ mod token;
 pub mod words;
 
 pub use app::{App, AppPut, TokenAsk, TokenMade};
-pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Retry, Route, Shards, Timeout, Trigger, Triggered};
+pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Paused, Retry, Route, Shards, Timeout, Trigger, Triggered};
+pub use past::{
+    AuditFinding, AuditLine, AuditSummary, Change, FreezeAsk, Frozen, FrozenNow, JobDiff, JobEvent, LastFailure,
+    Reason, Rerun, RerunAsk, SlotStory, Spread, ThawAsk, Top, TopJob,
+};
 pub use run::{Attempt, Killed, LogWindow, Run, RunDetail, Story, StoryLine, Waiting};
 pub use secret::{Secret, SecretPut, SecretRemoved};
 pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};

@@ -44,6 +44,7 @@ impl World {
                 self.kill_process(process);
             }
         }
+        self.at(ms(500), Event::ThawAll);
         self.at(self.scenario.calm_us, Event::Look);
     }
 

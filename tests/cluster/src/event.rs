@@ -83,6 +83,8 @@ pub enum Event {
     Fault(Fault),
     /// Faults and operators stop.
     Heal,
+    /// Whatever is frozen is thawed.
+    ThawAll,
     /// Jobs are paused; what is open has to end.
     Pause,
     /// A look at whether everything has ended.

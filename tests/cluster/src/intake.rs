@@ -130,6 +130,9 @@ fn addressed(mut input: Input, to: ReplyTo) -> Input {
         | Input::SetState { reply, .. }
         | Input::Trigger { reply, .. }
         | Input::Kill { reply, .. }
+        | Input::Rerun { reply, .. }
+        | Input::Freeze { reply, .. }
+        | Input::Thaw { reply, .. }
         | Input::Register { reply, .. }
         | Input::Beat { reply, .. }
         | Input::Results { reply, .. }

@@ -47,6 +47,7 @@ impl Mutant {
                 In::BeatRaceClosesLive,
                 In::LateSuccessIgnored,
                 In::ReleaseAtTimeout,
+                In::FiresWhileFrozen,
             ];
             all.extend(machine.map(Mutant::Machine));
         }

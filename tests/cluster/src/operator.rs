@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use rota_core::batch::{Origin, RunState};
+use rota_core::freeze::Missed;
 use rota_core::id::{AppId, JobId, PartitionId, RunId, Version};
 use rota_core::job::{Definition, Delivery, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout, When};
-use rota_core::partition::{Input, ReplyTo};
+use rota_core::partition::{Input, ReplyTo, RerunOrder};
 use rota_core::retry::{self, Backoff};
 use rota_core::time::UnixMs;
 
@@ -68,7 +69,10 @@ impl World {
             23..38 => self.change_state(JobState::Paused),
             38..60 => self.change_state(JobState::Enabled),
             60..65 => self.change_state(JobState::Deleted),
-            65..85 => self.trigger(),
+            65..82 => self.trigger(),
+            82..86 => self.rerun(),
+            86..88 if self.scenario.freezes => self.freeze(),
+            88..94 if self.scenario.freezes => self.thaw(),
             _ => self.kill(),
         }
     }
@@ -108,7 +112,7 @@ impl World {
     fn change_state(&mut self, state: JobState) {
         let Some((partition, definition)) = self.some_job() else { return };
         let job = definition.id;
-        let input = Input::SetState { job, state, by: Arc::from("bob"), reply: ReplyTo(0) };
+        let input = Input::SetState { job, state, by: Arc::from("bob"), reason: None, reply: ReplyTo(0) };
         self.request_after(500, partition, input, Asked::State(job, state));
     }
 
@@ -118,6 +122,71 @@ impl World {
         let origin = *self.dice.operator.pick(&[Origin::Manual, Origin::Api]);
         let input = Input::Trigger { job, param: None, request_id: None, origin, reply: ReplyTo(0) };
         self.request_after(500, partition, input, Asked::Trigger(job));
+    }
+
+    /// Runs something again that has ended, whole or without some of its shards.
+    fn rerun(&mut self) {
+        let over = |(partition, part): (PartitionId, &crate::store::Part)| {
+            let runs = part.runs.values().map(|row| &row.run);
+            let ended = runs.filter(|run| run.shards > 0 && run.state.is_terminal());
+            ended.map(|run| (partition, run.id)).collect::<Vec<_>>()
+        };
+        let all: Vec<(PartitionId, RunId)> = self.store.parts().flat_map(over).collect();
+        if all.is_empty() {
+            return;
+        }
+        let (partition, of) = *self.dice.operator.pick(&all);
+        let part = self.store.part(partition);
+        let run = &part.runs[&of].run;
+        let (job, slot, shards) = (run.job, run.slot, run.shards);
+        let definition = part.jobs[&job].versions[&run.version].clone();
+        let left = self.dice.operator.below(u64::from(shards)) as u32;
+        let order = RerunOrder { of, definition, slot, param: None, reused: (0..left).collect(), request_id: None };
+        let input = Input::Rerun { order: Box::new(order), reply: ReplyTo(0) };
+        self.request_after(500, partition, input, Asked::Rerun(job, of));
+    }
+
+    fn freeze(&mut self) {
+        let app = 1 + self.dice.operator.below(u64::from(URL_APP)) as u32;
+        let partition = partition_of(app);
+        let app = self.dice.operator.chance(500_000).then_some(AppId(app));
+        let input = Input::Freeze { app, by: Arc::from("dan"), reason: Arc::from("the disk burns"), reply: ReplyTo(0) };
+        self.request_after(500, partition, input, Asked::Freeze(app));
+    }
+
+    fn thaw(&mut self) {
+        let frozen = self.frozen();
+        if frozen.is_empty() {
+            return;
+        }
+        let (partition, app) = *self.dice.operator.pick(&frozen);
+        self.thaw_one(partition, app);
+    }
+
+    fn thaw_one(&mut self, partition: PartitionId, app: Option<AppId>) {
+        let missed = *self.dice.operator.pick(&[Missed::Skip, Missed::FireOnce]);
+        let input = Input::Thaw { app, by: Arc::from("dan"), missed, reply: ReplyTo(0) };
+        self.request_after(500, partition, input, Asked::Thaw(app));
+    }
+
+    /// The open freezes.
+    fn frozen(&self) -> Vec<(PartitionId, Option<AppId>)> {
+        let open = |(partition, part): (PartitionId, &crate::store::Part)| {
+            let open = part.freezes.values().filter(|freeze| freeze.is_open());
+            open.map(|freeze| (partition, freeze.app)).collect::<Vec<_>>()
+        };
+        self.store.parts().flat_map(open).collect()
+    }
+
+    /// Thaws whatever is frozen, and looks again, since a freeze or a thaw may still be on its way.
+    pub(crate) fn thaw_all(&mut self) {
+        let frozen = self.frozen();
+        for (partition, app) in &frozen {
+            self.thaw_one(*partition, *app);
+        }
+        if self.phase == Phase::Calm || !frozen.is_empty() {
+            self.at(ms(2_000), Event::ThawAll);
+        }
     }
 
     fn kill(&mut self) {
@@ -140,7 +209,13 @@ impl World {
                 self.store.part(partition).jobs.values().filter(enabled).map(|j| j.current.id).collect();
             for job in jobs {
                 is_done = false;
-                let input = Input::SetState { job, state: JobState::Paused, by: Arc::from("eve"), reply: ReplyTo(0) };
+                let input = Input::SetState {
+                    job,
+                    state: JobState::Paused,
+                    by: Arc::from("eve"),
+                    reason: None,
+                    reply: ReplyTo(0),
+                };
                 self.request_after(500, partition, input, Asked::State(job, JobState::Paused));
             }
         }

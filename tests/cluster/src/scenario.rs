@@ -53,6 +53,8 @@ pub struct Scenario {
     pub every: Intervals,
     /// Mean time between operators' requests.
     pub operator_us: Micros,
+    /// Whether operators freeze and thaw.
+    pub freezes: bool,
     /// Jobs that exist from the start.
     pub jobs: u64,
     /// Longest execution of a handler.
@@ -158,6 +160,7 @@ impl Scenario {
             failing_ppm,
             backlog_runs_max: *rng.pick(&[0, 5, 100_000]),
             unsendable_ppm: *rng.pick(&[0, 0, 20_000]),
+            freezes: rng.below(3) == 0,
         }
     }
 

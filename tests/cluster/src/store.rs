@@ -6,7 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Loaded, OpenRun, Origin, Row, Run};
+use std::sync::Arc;
+
+use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Loaded, OpenRun, Origin, Rerun, Row, Run};
+use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{
     AppId, AttemptId, Block, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, id_floor,
 };
@@ -81,6 +84,10 @@ pub struct Part {
     pub runs: BTreeMap<RunId, RunRow>,
     /// Runs listed as open.
     pub listed: BTreeSet<RunId>,
+    /// What runs repeat.
+    pub reruns: BTreeMap<RunId, Arc<Rerun>>,
+    /// Freezes.
+    pub freezes: BTreeMap<u64, Freeze>,
     /// Runs that are not closed, by job.
     pub unclosed: BTreeMap<JobId, BTreeSet<RunId>>,
     /// The same, of all jobs.
@@ -246,6 +253,7 @@ impl Part {
             workers: self.workers.values().filter(|(_, s)| *s != WorkerState::Offline).cloned().collect(),
             open,
             covered: covered.into_iter().collect(),
+            freezes: self.freezes.values().cloned().collect(),
         })
     }
 
@@ -258,6 +266,7 @@ impl Part {
             attempts: row.attempts.clone(),
             definition: (!is_current).then(|| job.versions[&row.run.version].clone()),
             is_listed: self.listed.contains(&id),
+            rerun: self.reruns.get(&id).cloned(),
         }
     }
 
@@ -297,6 +306,12 @@ impl Part {
                 changes.states.push((*job, *state, at.0));
             }
             Row::Request { .. } => {}
+            Row::Rerun(rerun) => {
+                self.reruns.insert(rerun.run, Arc::clone(rerun));
+            }
+            Row::Freeze(freeze) => {
+                self.freezes.insert(freeze.id, (**freeze).clone());
+            }
             Row::Worker { worker, state } => {
                 self.workers.insert(worker.id, ((**worker).clone(), *state));
                 self.registered.insert((worker.id, worker.incarnation));
@@ -348,6 +363,7 @@ impl Part {
                 Rule::Batch.broken(format!("{} is of version {} of job {}, not known", run.id, run.version, run.job))
             );
         }
+        self.check_ice(run)?;
         self.runs.insert(run.id, RunRow { run: run.clone(), attempts: Vec::new() });
         changes.runs_new.push(run.id);
         if !run.state.is_terminal() {
@@ -357,9 +373,37 @@ impl Part {
         Ok(())
     }
 
+    /// Whether an open freeze is for this app.
+    #[must_use]
+    pub fn is_frozen(&self, app: AppId) -> bool {
+        self.freezes.values().any(|freeze| freeze.is_open() && freeze.is_for(app))
+    }
+
+    /// No run is made of what is frozen, nor of a slot of a span whose thaw skips what was missed.
+    fn check_ice(&self, run: &Run) -> Result<(), Broken> {
+        if run.shards > 0 && self.is_frozen(run.app) {
+            return Err(Rule::Frozen.broken(format!("{} of job {} is made while its app is frozen", run.id, run.job)));
+        }
+        let was_frozen = |freeze: &&Freeze| {
+            let is_within = |thaw: &Thaw| run.slot > freeze.after && run.slot <= thaw.until;
+            freeze.is_for(run.app) && freeze.thaw.as_ref().is_some_and(is_within)
+        };
+        let mut spans = self.freezes.values().filter(was_frozen).filter_map(|freeze| freeze.thaw.as_ref()).peekable();
+        let is_skipped = spans.peek().is_some() && spans.all(|thaw| thaw.missed == Missed::Skip);
+        if run.origin == Origin::Schedule && run.shards > 0 && is_skipped {
+            let text = format!("{} of job {} fires slot {}, which its thaw skips", run.id, run.job, run.slot);
+            return Err(Rule::Frozen.broken(text));
+        }
+        Ok(())
+    }
+
     fn insert_attempt(&mut self, attempt: &Attempt, changes: &mut Changes) -> Result<(), Broken> {
         if attempt.id != attempt.run.first_attempt() {
             self.take_id(attempt.id.0, "attempt")?;
+        }
+        let app = self.run_mut(attempt.run)?.run.app;
+        if self.is_frozen(app) {
+            return Err(Rule::Frozen.broken(format!("attempt {} of app {app} begins, which is frozen", attempt.id)));
         }
         let row = self.run_mut(attempt.run)?;
         let key = (attempt.shard, attempt.no);

@@ -86,6 +86,8 @@ fn row(row: &Row) -> String {
             format!("a{} is {} {}{released}", a.id, a.state.word(), a.why.map_or("", |why| why.word()))
         }
         Row::Definition(d) => format!("job {} v{} at {} {:?}", d.id, d.version, d.at, d.state),
+        Row::Rerun(rerun) => format!("{} repeats {} without {:?}", rerun.run, rerun.of, rerun.reused),
+        Row::Freeze(freeze) => format!("{freeze:?}"),
         Row::JobState { job, state, at, .. } => format!("job {job} {state:?} at {at}"),
         Row::Worker { worker, state } => format!("w{}.{} {}", worker.id, worker.incarnation, state.word()),
         Row::WorkerState { worker, state } => format!("w{worker} {}", state.word()),

@@ -356,6 +356,7 @@ impl World {
             Event::Operate => self.operate(),
             Event::Fault(fault) => self.fault(fault),
             Event::Heal => self.heal(),
+            Event::ThawAll => self.thaw_all(),
             Event::Pause => self.pause_all(),
             Event::Look => self.look(),
         }

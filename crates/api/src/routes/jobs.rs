@@ -53,11 +53,13 @@ pub(super) fn entries() -> Vec<Endpoint> {
         post("pause_job", "/jobs/{job}/pause", jobs::pause)
             .says("Pauses a job: its slots are skipped until it is resumed.")
             .opens(Opens::Admins)
+            .takes::<rest::Reason>(json!({"reason": "until v2"}))
             .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted])
             .answers(200, "the job is paused", body::<rest::JobNow>()),
         post("resume_job", "/jobs/{job}/resume", jobs::resume)
             .says("Resumes a job from now on.")
             .opens(Opens::Admins)
+            .takes::<rest::Reason>(json!({}))
             .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted])
             .answers(200, "the job fires again", body::<rest::JobNow>()),
         post("trigger_job", "/jobs/{job}/trigger", trigger::trigger)
@@ -65,7 +67,7 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .opens(Opens::Admins)
             .takes::<rest::Trigger>(json!({"request_id": "8f14e45f", "param": "date=2026-12-01"}))
             .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted, Code::Overlap, Code::PendingFull])
-            .refuses(&[Code::RequestOpen, Code::RequestConflict, Code::Refused])
+            .refuses(&[Code::RequestOpen, Code::RequestConflict, Code::Refused, Code::Frozen])
             .answers(200, "an earlier request with this id made this run", body::<rest::Triggered>())
             .answers(201, "the run", body::<rest::Triggered>()),
         get("get_job_version", "/jobs/{job}/versions/{version}", jobs::version)

@@ -6,6 +6,7 @@ mod backup;
 mod contract;
 mod fleet;
 mod jobs;
+mod past;
 mod runs;
 mod secrets;
 mod serving;

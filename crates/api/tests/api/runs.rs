@@ -60,6 +60,8 @@ async fn a_run_is_triggered_fails_is_retried_and_succeeds() {
         lines,
         [
             "triggered: by hand, with a parameter of its own",
+            "gate: overlap: allowed; cap: 1000 shards of etl",
+            "route: etl-1, by fewest in flight; 1 online offer `copy` now",
             "try 1: dispatched to etl-1",
             "try 1: failed after 500 ms: handler_failed (the handler reported a failure); said \"said failed\"",
             "try 2: dispatched to etl-1, 10.0 s after try 1 ended",
@@ -86,7 +88,7 @@ async fn a_failed_run_says_why_it_is_not_retried() {
     );
     let told = story["lines"].as_array().unwrap().iter().find(|line| line["about"] == "not retried").unwrap();
     assert_eq!(told["text"], "its only retry is spent");
-    assert_eq!(story["hints"], json!([format!("rota logs {run}"), "rota run copy"]));
+    assert_eq!(story["hints"], json!([format!("rota logs {run}"), format!("rota rerun {run}"), "rota run copy"]));
 }
 
 fn told(story: &Value) -> Vec<String> {

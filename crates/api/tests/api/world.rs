@@ -238,7 +238,8 @@ impl World {
         let state = State::new(Parts {
             secrets,
             intake: board.clone(),
-            query: Arc::new(store),
+            query: Arc::new(store.clone()),
+            history: Arc::new(store),
             logs: Arc::new(Paper::default()),
             backup: board.clone(),
             dialer: network.clone(),
@@ -260,6 +261,11 @@ impl World {
     pub(crate) fn jump_ms(&self, ms: i64) {
         self.board.skew.fetch_add(ms, Ordering::SeqCst);
         self.board.run(Input::Turn);
+    }
+
+    /// Lets the store lose a run, the oldest being 0.
+    pub(crate) fn lose_run(&self, at: usize) {
+        self.board.store.lock().unwrap().lose_run(at);
     }
 
     pub(crate) fn overload(&self, overloaded: bool) {
@@ -296,7 +302,8 @@ impl World {
         let kind = response.headers().get("content-type").map_or("", |kind| kind.to_str().unwrap()).to_owned();
         let bytes = axum::body::to_bytes(response.into_body(), 16 << 20).await.unwrap();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
-        let answer = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        let parsed = if kind.ends_with("ndjson") { None } else { serde_json::from_str(&text).ok() };
+        let answer = parsed.unwrap_or(Value::String(text));
         self.document.check(method, path, status, &kind, &answer);
         (status, answer)
     }

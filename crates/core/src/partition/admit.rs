@@ -9,7 +9,8 @@ use super::pipeline::After;
 use super::pools::PoolIx;
 use super::runs::{Attempt, Life, Phase, Run, Shard};
 use crate::batch::{self, Origin, Row, RunState};
-use crate::id::{AttemptId, RunId};
+use crate::id::{AttemptId, RunId, Version};
+use crate::job::{Body, Policy};
 use crate::limits;
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
@@ -18,6 +19,22 @@ use super::planted;
 
 /// Length from which on a queue of shards is cleared of what no longer waits.
 const QUEUE_LOOKED_THROUGH: usize = 2_000;
+
+/// A run that is to be made.
+#[derive(Debug)]
+pub(super) struct Order<'o> {
+    pub(super) version: Version,
+    pub(super) policy: Arc<Policy>,
+    pub(super) body: Arc<Body>,
+    pub(super) pool: PoolIx,
+    pub(super) slot: UnixMs,
+    pub(super) origin: Origin,
+    pub(super) param: Option<Arc<str>>,
+    /// The worker of the first shard, if it was chosen already.
+    pub(super) first: Option<WorkerIx>,
+    /// Shards that are settled from the start, since another run's stand for them.
+    pub(super) reused: &'o [u32],
+}
 
 impl Machine {
     /// Makes a run and routes its shards, the first to `first` if that is given. A shard that finds no
@@ -31,17 +48,27 @@ impl Machine {
         param: Option<Arc<str>>,
         first: Option<WorkerIx>,
     ) -> RunId {
+        let live = self.jobs.get(ix);
+        let (version, policy, body, pool) = (live.version, live.policy.clone(), live.body.clone(), live.pool);
+        self.admit_as(now, ix, Order { version, policy, body, pool, slot, origin, param, first, reused: &[] })
+    }
+
+    /// Makes a run of a job, also one of another version than its current one.
+    pub(super) fn admit_as(&mut self, now: Now, ix: JobIx, order: Order<'_>) -> RunId {
+        let Order { version, policy, body, pool, slot, origin, param, first, reused } = order;
         let id = RunId(self.mint());
         let live = self.jobs.get_mut(ix);
         live.holders += 1;
         if origin == Origin::Schedule {
             live.scheduled_open += 1;
         }
-        let (policy, body, pool, app) = (live.policy.clone(), live.body.clone(), live.pool, live.app);
-        let (job, version, shards) = (live.id, live.version, policy.shards);
-        let strategy = policy.strategy;
-        self.fleet.add_pending(app, shards);
-        let shard = |_| Shard { phase: Phase::Waiting, attempts: Vec::new(), charged: 0 };
+        let (job, app, shards, strategy) = (live.id, live.app, policy.shards, policy.strategy);
+        let fresh = shards - u32::try_from(reused.len()).expect("fewer than the shards");
+        self.fleet.add_pending(app, fresh);
+        let phase = |shard| {
+            if reused.contains(&shard) { Phase::Settled(RunState::Success, None) } else { Phase::Waiting }
+        };
+        let shard = |shard| Shard { phase: phase(shard), attempts: Vec::new(), charged: 0 };
         self.runs.runs.insert(
             id,
             Run {
@@ -64,7 +91,7 @@ impl Machine {
                 is_listed: false,
                 live: 0,
                 unreleased: 0,
-                open_shards: shards,
+                open_shards: fresh,
             },
         );
         self.runs.add_young(id, now.mono.plus(limits::LONG_RUN_MS));
@@ -75,7 +102,7 @@ impl Machine {
         let mut chosen = Vec::with_capacity(shards as usize);
         let mut next = first;
         let mut has_nobody = false;
-        for shard in 0..shards {
+        for shard in (0..shards).filter(|shard| !reused.contains(shard)) {
             let worker = match next.take() {
                 Some(worker) => Some(worker),
                 None if has_nobody => None,
@@ -87,7 +114,7 @@ impl Machine {
                 None => self.queue_shard(pool, id, shard),
             }
         }
-        let state = if chosen.len() == shards as usize { RunState::Dispatched } else { RunState::Pending };
+        let state = if chosen.len() == fresh as usize { RunState::Dispatched } else { RunState::Pending };
         self.runs.run_mut(id).state = state;
         self.pipeline.write(Row::Run(Box::new(batch::Run {
             id,
@@ -117,7 +144,8 @@ impl Machine {
     /// A run all of whose shards have been dispatched is no longer pending.
     pub(super) fn leave_pending(&mut self, id: RunId) {
         let run = self.runs.run_mut(id);
-        if run.state == RunState::Pending && run.shards.iter().all(|shard| !shard.attempts.is_empty()) {
+        let is_dispatched = |shard: &Shard| !shard.attempts.is_empty() || matches!(shard.phase, Phase::Settled(..));
+        if run.state == RunState::Pending && run.shards.iter().all(is_dispatched) {
             self.set_open_state(id, RunState::Dispatched);
         }
     }

@@ -5,7 +5,7 @@ use super::runs::{Cause, Life, Phase, Shard};
 use super::settle::Place;
 use super::timer::Timer;
 use super::{Machine, planted};
-use crate::batch::{AttemptState, RunState};
+use crate::batch::{AttemptState, Origin, RunState};
 use crate::id::{AttemptId, RunId};
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
@@ -14,7 +14,12 @@ impl Machine {
     pub(super) fn watch_start(&mut self, now: Now, id: RunId) {
         let run = self.runs.run(id);
         if let Some(start_ms) = run.policy.timeout.start_ms {
-            let late = u64::try_from(now.wall.0.saturating_sub(run.slot.0)).unwrap_or(0);
+            // A rerun's slot is that of the run which it repeats.
+            let late = match run.origin {
+                Origin::Rerun => 0,
+                Origin::Schedule | Origin::Manual | Origin::Api => now.wall.0.saturating_sub(run.slot.0),
+            };
+            let late = u64::try_from(late).unwrap_or(0);
             let at = now.mono.plus(start_ms.saturating_sub(late));
             self.timers.add(at, Timer::StartDeadline(id));
         }

@@ -4,6 +4,7 @@
 use rota_cron::Kind;
 
 use super::Machine;
+use super::freeze::Thawing;
 use super::gate::{Budget, Considered, progressive};
 use super::jobs::{JobIx, Place};
 use super::pools::PoolIx;
@@ -20,7 +21,12 @@ impl Machine {
     pub(super) fn pass(&mut self, now: Now) -> bool {
         let mut budget = Budget::new(progressive(self.permits, self.fleet.placed()));
         let mut is_caught_up = true;
+        self.freezes.begin_pass(now.mono);
         for pool in self.fleet.busy_in_turn() {
+            if self.is_frozen(self.fleet.pool(pool).app) {
+                self.fleet.pool_mut(pool).blocked = Some(Why::Frozen);
+                continue;
+            }
             if self.fleet.is_blocked(pool) {
                 continue;
             }
@@ -64,11 +70,24 @@ impl Machine {
 
     /// A slot's first evaluation.
     pub(super) fn take_due(&mut self, now: Now, ix: JobIx, slot: UnixMs, budget: &mut Budget) {
-        let slot = self.judge_lateness(now, ix, slot, now.wall);
-        let pool = self.jobs.get(ix).pool;
-        let considered = match self.fleet.pool(pool).blocked {
-            Some(why) if self.jobs.held_first(pool).is_some() => Considered::Held(why),
-            Some(_) | None => self.consider(now, ix, slot, budget),
+        let (app, pool) = (self.jobs.get(ix).app, self.jobs.get(ix).pool);
+        let (slot, considered) = if self.is_frozen(app) {
+            // Its lateness is judged once the freeze is over, and only if that says nothing of it.
+            (slot, Considered::Held(Why::Frozen))
+        } else {
+            match self.after_freeze(now, ix, slot) {
+                Thawing::Covered => return,
+                Thawing::Later(slot) => (slot, Considered::Held(Why::Thawing)),
+                Thawing::Newest(slot) => (slot, self.consider_thawed(now, ix, slot, budget)),
+                Thawing::Usual => {
+                    let slot = self.judge_lateness(now, ix, slot, now.wall);
+                    let considered = match self.fleet.pool(pool).blocked {
+                        Some(why) if self.jobs.held_first(pool).is_some() => Considered::Held(why),
+                        Some(_) | None => self.consider(now, ix, slot, budget),
+                    };
+                    (slot, considered)
+                }
+            }
         };
         if let Considered::Held(why) = considered {
             self.jobs.hold(ix, slot, why, now.wall);
@@ -90,7 +109,13 @@ impl Machine {
             if let Some(why) = waited_for {
                 self.jobs.set_held_why(ix, why);
             }
-            match self.consider(now, ix, slot, budget) {
+            let considered = match self.after_freeze(now, ix, slot) {
+                Thawing::Usual => self.consider(now, ix, slot, budget),
+                Thawing::Covered => Considered::Covered,
+                Thawing::Newest(slot) => self.consider_thawed(now, ix, slot, budget),
+                Thawing::Later(_) => Considered::Held(Why::Thawing),
+            };
+            match considered {
                 Considered::Covered => {}
                 Considered::Held(why) => {
                     self.fleet.pool_mut(pool).blocked = Some(why);
@@ -102,6 +127,15 @@ impl Machine {
         true
     }
 
+    /// The gate for a slot that a freeze had held, counted by the pace of its thaw.
+    fn consider_thawed(&mut self, now: Now, ix: JobIx, slot: UnixMs, budget: &mut Budget) -> Considered {
+        let considered = self.consider(now, ix, slot, budget);
+        if matches!(considered, Considered::Covered) {
+            self.freezes.count_fired();
+        }
+        considered
+    }
+
     /// A held slot's start deadline may have passed.
     pub(super) fn held_deadline(&mut self, now: Now, ix: JobIx) {
         if !self.jobs.holds(ix) {
@@ -109,11 +143,12 @@ impl Machine {
         }
         let Place::Held { slot, .. } = self.jobs.get(ix).place else { return };
         let Some(deadline) = self.start_deadline(ix, slot) else { return };
-        if deadline < now.wall && self.clock.is_good() && self.may_write(ix) {
+        let is_frozen = self.is_frozen(self.jobs.get(ix).app);
+        if deadline < now.wall && self.clock.is_good() && self.may_write(ix) && !is_frozen {
             self.skip(now, ix, slot, Why::StartDeadline);
         } else {
             let wait = u64::try_from(deadline.0.saturating_sub(now.wall.0)).unwrap_or(0);
-            let wait = if self.clock.is_good() { wait + 1 } else { 1_000 };
+            let wait = if self.clock.is_good() && !is_frozen { wait + 1 } else { 1_000 };
             self.timers.add(now.mono.plus(wait), Timer::HeldDeadline(ix));
         }
     }
@@ -198,6 +233,7 @@ impl Machine {
         self.jobs.set_state(ix, JobState::Finished);
         let job = self.jobs.get(ix).id;
         self.touched.push(ix);
-        self.pipeline.write_last(Row::JobState { job, state: JobState::Finished, at: now.wall, by: "schedule".into() });
+        let by = "schedule".into();
+        self.pipeline.write_last(Row::JobState { job, state: JobState::Finished, at: now.wall, by, reason: None });
     }
 }

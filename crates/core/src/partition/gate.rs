@@ -1,6 +1,6 @@
 //! The gate: whether a slot that is due may become a run now.
 //!
-//! In this order, each with its own reason: the job is enabled (only enabled jobs are on the timeline);
+//! In this order, each with its own reason: nothing is frozen; the job is enabled (only enabled jobs are on the timeline);
 //! lateness; upstream jobs; overlap; backpressure; rate. Upstream jobs and rates have their place here
 //! and nothing to say yet. What may not enter now is held: no row, no loss, looked at again each pass.
 
@@ -39,6 +39,9 @@ pub(super) enum Considered {
 impl Machine {
     /// Gate and route of one slot that was judged.
     pub(super) fn consider(&mut self, now: Now, ix: JobIx, slot: UnixMs, budget: &mut Budget) -> Considered {
+        if self.is_frozen(self.jobs.get(ix).app) {
+            return Considered::Held(Why::Frozen);
+        }
         if self.start_deadline(ix, slot).is_some_and(|deadline| deadline < now.wall) {
             self.skip(now, ix, slot, Why::StartDeadline);
             return Considered::Covered;

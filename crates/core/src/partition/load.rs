@@ -12,7 +12,7 @@ use super::config::Config;
 use super::runs::{Attempt, Cause, Life, Phase, Run, Shard};
 use super::settle::Place;
 use super::timer::Timer;
-use super::{Machine, ahead, clock, fleet, jobs, pipeline, planted, publish, runs, timer};
+use super::{Machine, ahead, clock, fleet, freeze, jobs, pipeline, planted, publish, runs, timer};
 use crate::batch::{self, AttemptState, Exception, Loaded, OpenRun, Origin, RunState};
 use crate::id::{Block, JobId, RunId, WorkerId};
 use crate::job::{Body, Definition, Delivery, Job, JobState, Overlap, Policy, Retry, Strategy, Target, Timeout};
@@ -47,6 +47,7 @@ impl Machine {
             fired_max,
             ahead: ahead::Ahead::new(fired_max, loaded.mark),
             touched: Vec::new(),
+            freezes: freeze::Freezes::new(loaded.freezes),
             stats: publish::Stats::new(),
         };
         for app in loaded.apps {
@@ -142,7 +143,7 @@ impl Machine {
     }
 
     fn load_run(&mut self, now: Now, open: OpenRun) {
-        let OpenRun { run, attempts, definition, is_listed } = open;
+        let OpenRun { run, attempts, definition, is_listed, rerun } = open;
         let (policy, body) = self.origin_of(&run, definition.as_ref());
         let pool = self.fleet.pool_of(run.app, &policy, &body.target, now.mono);
         let id = run.id;
@@ -195,7 +196,8 @@ impl Machine {
             }
         }
         for shard in 0..u32::try_from(self.runs.run(id).shards.len()).expect("bounded") {
-            self.load_shard(now, id, shard, &attempts);
+            let is_reused = rerun.as_ref().is_some_and(|rerun| rerun.reused.contains(&shard));
+            self.load_shard(now, id, shard, &attempts, is_reused);
         }
         self.leave_pending(id);
     }
@@ -296,7 +298,7 @@ impl Machine {
     }
 
     /// Where a shard stands follows from its attempts.
-    fn load_shard(&mut self, now: Now, id: RunId, shard: u32, rows: &[batch::Attempt]) {
+    fn load_shard(&mut self, now: Now, id: RunId, shard: u32, rows: &[batch::Attempt], is_reused: bool) {
         let run = self.runs.run(id);
         let is_terminal = run.state.is_terminal();
         let is_killed = run.is_killed;
@@ -305,8 +307,9 @@ impl Machine {
         let charged = own.iter().rev().skip(1).filter(|row| is_charged(row)).count();
         self.runs.run_mut(id).shards[shard as usize].charged = u32::try_from(charged).expect("bounded");
         let is_settled = own.iter().any(|row| row.why == Some(Why::LateSuccess) || row.state == AttemptState::Success);
-        if is_terminal {
-            self.runs.run_mut(id).shards[shard as usize].phase = Phase::Settled(final_state, None);
+        if is_terminal || is_reused {
+            let state = if is_reused { RunState::Success } else { final_state };
+            self.runs.run_mut(id).shards[shard as usize].phase = Phase::Settled(state, None);
             self.runs.run_mut(id).open_shards -= 1;
             return;
         }

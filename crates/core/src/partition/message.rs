@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::batch::{Batch, Origin};
+use crate::freeze::Missed;
 use crate::id::{AppId, AttemptId, Block, Epoch, Incarnation, JobId, RunId, Seq, Version, WorkerId};
 use crate::job::{Body, Definition, JobState};
 use crate::label::Labels;
@@ -47,6 +48,8 @@ pub enum Input {
         state: JobState,
         /// Who wants it.
         by: Arc<str>,
+        /// Why, in their words.
+        reason: Option<Arc<str>>,
         /// Who waits.
         reply: ReplyTo,
     },
@@ -60,6 +63,35 @@ pub enum Input {
         request_id: Option<Arc<str>>,
         /// Who wants it.
         origin: Origin,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// Run again what has ended.
+    Rerun {
+        /// What.
+        order: Box<RerunOrder>,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// Let nothing be started until it is thawed.
+    Freeze {
+        /// The app; none for all of the partition.
+        app: Option<AppId>,
+        /// Who wants it.
+        by: Arc<str>,
+        /// Why, in their words.
+        reason: Arc<str>,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// End the freeze of an app, or that of the partition.
+    Thaw {
+        /// The app; none for the freeze that was for all.
+        app: Option<AppId>,
+        /// Who wants it.
+        by: Arc<str>,
+        /// What becomes of the slots that were frozen.
+        missed: Missed,
         /// Who waits.
         reply: ReplyTo,
     },
@@ -140,6 +172,23 @@ pub enum Input {
     },
     /// An operator says that the clock is right after a jump of more than a day.
     ConfirmClock,
+}
+
+/// What is run again: everything as it was, but for the shards that had succeeded, if those are left out.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RerunOrder {
+    /// The run that is repeated. It has ended.
+    pub of: RunId,
+    /// The version of its job that made it.
+    pub definition: Definition,
+    /// Its slot.
+    pub slot: UnixMs,
+    /// Its parameter.
+    pub param: Option<Arc<str>>,
+    /// Shards of it that are not run again, in order; not all of them.
+    pub reused: Vec<u32>,
+    /// The reserved request that this answers, if there is one.
+    pub request_id: Option<Arc<str>>,
 }
 
 /// What the address of a worker name's former holder answered while another incarnation registered.
@@ -366,6 +415,16 @@ pub enum Answer {
     },
     /// The run is durable.
     Triggered(RunId),
+    /// The freeze is durable.
+    Frozen {
+        /// Whether it was not frozen before.
+        is_new: bool,
+    },
+    /// The thaw is durable; what was frozen follows.
+    Thawed {
+        /// Whether it was frozen before.
+        is_new: bool,
+    },
     /// The kill is durable and final; the attempts are being stopped.
     Killing,
     /// The registration is durable.

@@ -21,6 +21,7 @@ mod config;
 mod deadline;
 mod due;
 mod fleet;
+mod freeze;
 mod gate;
 mod jobs;
 mod load;
@@ -31,6 +32,7 @@ mod pipeline;
 mod pools;
 mod publish;
 mod requests;
+mod rerun;
 mod runs;
 mod settle;
 mod snapshot;
@@ -42,9 +44,11 @@ pub use config::Config;
 pub use config::Mutant;
 pub use message::{
     Answer, Beat, CancelAnswer, Dispatch, Effect, Enquiry, Holder, Input, Outcome, ProbeAnswer, ReplyTo, Report,
-    SendOutcome,
+    RerunOrder, SendOutcome,
 };
 pub use snapshot::{DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, Waiting, Worker};
+
+use requests::Author;
 
 use crate::batch::{Batch, Row};
 use crate::id::{Block, Epoch, PartitionId};
@@ -86,6 +90,7 @@ pub struct Machine {
     ahead: ahead::Ahead,
     /// Jobs whose exception may have to change with this batch.
     touched: Vec<jobs::JobIx>,
+    freezes: freeze::Freezes,
     stats: publish::Stats,
 }
 
@@ -108,10 +113,15 @@ impl Machine {
             Input::Committed(seq) => self.committed(now, seq, out),
             Input::App(app) => self.fleet.set_app(app),
             Input::Define { definition, expected, reply } => self.define(now, *definition, expected, reply, out),
-            Input::SetState { job, state, by, reply } => self.set_state(now, job, state, by, reply, out),
+            Input::SetState { job, state, by, reason, reply } => {
+                self.set_state(now, job, state, Author { by, reason }, reply, out);
+            }
             Input::Trigger { job, param, request_id, origin, reply } => {
                 self.trigger(now, job, param, request_id, origin, reply, out);
             }
+            Input::Rerun { order, reply } => self.rerun(now, *order, reply, out),
+            Input::Freeze { app, by, reason, reply } => self.freeze(app, now, by, reason, reply, out),
+            Input::Thaw { app, by, missed, reply } => self.thaw(app, now, by, missed, reply, out),
             Input::Kill { run, reply } => self.kill(now, run, reply, out),
             Input::Register { registration, is_reachable, holder, reply } => {
                 self.register(now, *registration, is_reachable, holder, reply, out);
@@ -194,6 +204,9 @@ impl Machine {
         }
         for at in [self.timers.next(), self.runs.next_listing()].into_iter().flatten() {
             wake = wake.min(at.since(now.mono));
+        }
+        if let Some(ms) = self.freezes.wake_in(now.mono) {
+            wake = wake.min(ms);
         }
         wake
     }

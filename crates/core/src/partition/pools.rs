@@ -171,7 +171,7 @@ impl Fleet {
         let at = self.pool(pool);
         let (stirred, membership) = self.apps.get(&at.app).map_or((0, 0), |app| (app.stirred, app.membership));
         match at.blocked {
-            None | Some(Why::Cap | Why::ServerCap) => false,
+            None | Some(Why::Cap | Why::ServerCap | Why::Frozen | Why::Thawing) => false,
             // Nothing but a change of workers can help.
             Some(Why::NoWorker | Why::NoWorkerForHandler | Why::NoWorkerForLabels) => at.seen == membership,
             Some(_) => at.blocked_at == stirred,

@@ -104,6 +104,7 @@ impl Machine {
             runs_open: self.runs.runs.values().filter(|run| !run.state.is_terminal()).count() as u64,
             next: self.jobs.upcoming().take(NEXT_MAX).map(|(slot, live)| (live.id, slot)).collect(),
             broken: self.stats.broken.clone(),
+            frozen: self.freezes.open().cloned().collect(),
             suspended: self.suspension(now),
             slots: self.stats.slots.iter().map(|((app, state, why), n)| (*app, *state, *why, *n)).collect(),
             dispatches: self.stats.dispatches.iter().map(|((app, result), n)| (*app, *result, *n)).collect(),

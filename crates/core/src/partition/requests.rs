@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rota_cron::Kind;
 
 use super::Machine;
+use super::freeze::Thawing;
 use super::jobs::{JobIx, Place};
 use super::message::{Answer, Effect, ReplyTo};
 use super::pipeline::After;
@@ -18,6 +19,19 @@ use crate::why::Why;
 
 /// Shards of a version that are dispatched or wait at its end, beyond which one row covers the slots that are left.
 const CLOSING_SHARDS_MAX: u32 = 100;
+
+/// Who changes a job's state, and why.
+#[derive(Debug)]
+pub(super) struct Author {
+    pub(super) by: Arc<str>,
+    pub(super) reason: Option<Arc<str>>,
+}
+
+impl Author {
+    fn sets(self, job: JobId, state: JobState, at: UnixMs) -> Row {
+        Row::JobState { job, state, at, by: self.by, reason: self.reason }
+    }
+}
 
 impl Machine {
     /// A new job, or a new version of one. The old version covers slots up to now, the new one those after.
@@ -77,15 +91,28 @@ impl Machine {
             self.cover_pause(now, ix);
             return;
         }
+        if self.is_frozen(self.jobs.get(ix).app) {
+            if let Some(slot) = self.first_uncovered(ix, until) {
+                self.cover_rest(now, ix, slot, until, Why::Frozen);
+            }
+            self.jobs.rest(ix);
+            return;
+        }
         let mut fired = 0;
         while let Some(slot) = self.first_uncovered(ix, until) {
             let is_judged = matches!(self.jobs.get(ix).place, Place::Held { .. });
-            let slot = if is_judged { slot } else { self.judge_lateness(now, ix, slot, until) };
+            let slot = match self.after_freeze(now, ix, slot) {
+                Thawing::Covered if self.jobs.get(ix).is_armed_kind() => break,
+                Thawing::Covered => continue,
+                Thawing::Newest(slot) | Thawing::Later(slot) => slot,
+                Thawing::Usual if is_judged => slot,
+                Thawing::Usual => self.judge_lateness(now, ix, slot, until),
+            };
             let live = self.jobs.get(ix);
             let shards = live.policy.shards;
             let has_room = fired == 0 || (fired + shards <= CLOSING_SHARDS_MAX && self.may_write(ix));
             if !has_room {
-                self.cover_rest(now, ix, slot, until);
+                self.cover_rest(now, ix, slot, until, Why::Edited);
                 break;
             }
             if self.overlaps(ix) {
@@ -103,11 +130,16 @@ impl Machine {
     }
 
     /// One row for all slots of a job from `first` to `until`.
-    fn cover_rest(&mut self, now: Now, ix: JobIx, first: UnixMs, until: UnixMs) {
-        let Some(schedule) = self.jobs.get(ix).schedule.clone() else { return };
-        let last = schedule.last_at_or_before(until).unwrap_or(first).max(first);
-        let count = schedule.count_between(UnixMs(first.0 - 1), last, limits::RANGE_COUNT_MAX);
-        self.write_gap(now, ix, first, last, count, RunState::Skipped, Why::Edited);
+    fn cover_rest(&mut self, now: Now, ix: JobIx, first: UnixMs, until: UnixMs, why: Why) {
+        let live = self.jobs.get(ix);
+        let Some(schedule) = live.schedule.clone() else { return };
+        let (last, count) = if live.is_armed_kind() {
+            (first, 1)
+        } else {
+            let last = schedule.last_at_or_before(until).unwrap_or(first).max(first);
+            (last, schedule.count_between(UnixMs(first.0 - 1), last, limits::RANGE_COUNT_MAX))
+        };
+        self.write_gap(now, ix, first, last, count, RunState::Skipped, why);
         self.cover(ix, last);
     }
 
@@ -167,7 +199,7 @@ impl Machine {
         now: Now,
         job: JobId,
         state: JobState,
-        by: Arc<str>,
+        author: Author,
         reply: ReplyTo,
         out: &mut Vec<Effect>,
     ) {
@@ -176,19 +208,19 @@ impl Machine {
         };
         match (self.jobs.get(ix).state, state) {
             (_, JobState::Deleted) => {
-                self.delete(now, ix, by);
+                self.delete(now, ix, author);
                 let answer = Answer::StateSet { state: JobState::Deleted, next: None };
                 return self.pipeline.after(After::Reply(reply, answer));
             }
-            (JobState::Enabled, JobState::Paused) => self.pause(now, ix, by),
-            (JobState::Paused, JobState::Enabled) => self.resume(now, ix, by),
+            (JobState::Enabled, JobState::Paused) => self.pause(now, ix, author),
+            (JobState::Paused, JobState::Enabled) => self.resume(now, ix, author),
             (JobState::Enabled | JobState::Paused | JobState::Finished | JobState::Deleted, _) => {}
         }
         let answer = Answer::StateSet { state: self.jobs.get(ix).state, next: self.next_of(ix) };
         self.reply_durably(reply, answer, out);
     }
 
-    fn pause(&mut self, now: Now, ix: JobIx, by: Arc<str>) {
+    fn pause(&mut self, now: Now, ix: JobIx, author: Author) {
         let until = self.covered_until(now);
         let covered = self.next_of(ix).map_or(until, |slot| UnixMs(slot.0 - 1));
         let kind = self.jobs.get(ix).kind();
@@ -203,7 +235,7 @@ impl Machine {
             None => None,
         };
         let job = self.jobs.get(ix).id;
-        self.pipeline.write(Row::JobState { job, state: JobState::Paused, at: until, by });
+        self.pipeline.write(author.sets(job, JobState::Paused, until));
         self.set_exception(ix, exception);
     }
 
@@ -230,7 +262,7 @@ impl Machine {
         self.cover(ix, last);
     }
 
-    fn resume(&mut self, now: Now, ix: JobIx, by: Arc<str>) {
+    fn resume(&mut self, now: Now, ix: JobIx, author: Author) {
         let until = self.covered_until(now);
         let armed = match self.jobs.get(ix).stored {
             Some(Exception::Armed(at)) => Some(at),
@@ -239,7 +271,7 @@ impl Machine {
         self.cover_pause(now, ix);
         self.jobs.set_state(ix, JobState::Enabled);
         let job = self.jobs.get(ix).id;
-        self.pipeline.write(Row::JobState { job, state: JobState::Enabled, at: until, by });
+        self.pipeline.write(author.sets(job, JobState::Enabled, until));
         self.touched.push(ix);
         let live = self.jobs.get(ix);
         let Some(schedule) = live.schedule.clone() else { return };
@@ -258,7 +290,7 @@ impl Machine {
     }
 
     /// Deletes a job: what waits is discarded, what runs is followed to its end without retries.
-    fn delete(&mut self, now: Now, ix: JobIx, by: Arc<str>) {
+    fn delete(&mut self, now: Now, ix: JobIx, author: Author) {
         let until = self.covered_until(now);
         if self.jobs.get(ix).state == JobState::Paused {
             self.cover_pause(now, ix);
@@ -275,7 +307,7 @@ impl Machine {
         }
         let job = self.jobs.get(ix).id;
         self.set_exception(ix, None);
-        self.pipeline.write(Row::JobState { job, state: JobState::Deleted, at: until, by });
+        self.pipeline.write(author.sets(job, JobState::Deleted, until));
         self.stats.broken.retain(|(broken, _)| *broken != job);
         self.jobs.forget(ix);
         let open: Vec<RunId> = self.runs.runs.values().filter(|run| run.job == job).map(|run| run.id).collect();
@@ -312,7 +344,9 @@ impl Machine {
         let (app, shards) = (live.app, live.policy.shards);
         let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
         let server_left = self.permits.saturating_sub(self.fleet.placed());
-        let refusal = if live.is_broken {
+        let refusal = if self.is_frozen(app) {
+            Some(Why::Frozen)
+        } else if live.is_broken {
             Some(Why::Invalid)
         } else if self.overlaps(ix) {
             Some(Why::Overlap)

@@ -271,7 +271,8 @@ impl Machine {
             }
             (Outcome::Timeout, _) => (AttemptState::Timeout, Some(Why::AttemptTimeout)),
             (Outcome::Killed, Life::Stopping(Cause::Superseded)) => (AttemptState::Killed, Some(Why::Superseded)),
-            (Outcome::Killed, _) => (AttemptState::Killed, Some(Why::KilledByUser)),
+            (Outcome::Killed, Life::Stopping(Cause::Kill)) => (AttemptState::Killed, Some(Why::KilledByUser)),
+            (Outcome::Killed, _) => (AttemptState::Killed, Some(Why::WorkerStopped)),
         };
         self.end(now, id, state, why, message, Place::Released);
     }

@@ -1,6 +1,7 @@
 //! The live state that has no row, published for reads. Immutable, stamped with its age.
 
 use crate::batch::{AttemptState, RunState};
+use crate::freeze::Freeze;
 use crate::id::{AppId, AttemptId, Incarnation, JobId, PartitionId, RunId, WorkerId};
 use crate::label::Labels;
 use crate::time::UnixMs;
@@ -39,6 +40,8 @@ pub struct Snapshot {
     pub next: Vec<(JobId, UnixMs)>,
     /// Jobs whose stored definition this binary cannot compile, with the reason.
     pub broken: Vec<(JobId, String)>,
+    /// Freezes that are open.
+    pub frozen: Vec<Freeze>,
     /// Why nothing fires, if nothing does.
     pub suspended: Option<Why>,
     /// Since the load: rows written for slots, by app, state and reason.

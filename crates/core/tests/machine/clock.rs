@@ -217,7 +217,7 @@ fn versions_and_states_take_effect_no_earlier_than_what_is_covered() {
     rig.set_state(new, JobState::Enabled);
     let times = rig.store.with(|state| {
         let versions = [state.jobs()[&new][0].at, state.jobs()[&old][1].at];
-        versions.into_iter().chain(state.history().iter().map(|(_, _, at)| *at)).collect::<Vec<_>>()
+        versions.into_iter().chain(state.history().iter().map(|change| change.at)).collect::<Vec<_>>()
     });
     assert_eq!(times.len(), 4);
     assert!(times.iter().all(|at| *at >= mark), "{times:?} against the mark {mark}");

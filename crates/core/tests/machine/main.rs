@@ -4,6 +4,7 @@
 mod attempts;
 mod clock;
 mod edits;
+mod freeze;
 mod ledger;
 mod mark;
 mod pools;

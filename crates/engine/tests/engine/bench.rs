@@ -104,6 +104,14 @@ impl Store for Gated {
         self.0.rows.partitions()
     }
 
+    fn begin(&mut self, at: UnixMs, version: &str, tzdb: &str) -> Result<(), store::Error> {
+        self.0.rows.begin(at, version, tzdb)
+    }
+
+    fn end(&mut self, at: UnixMs) -> Result<(), store::Error> {
+        self.0.rows.end(at)
+    }
+
     fn claim(&mut self, partitions: &[PartitionId]) -> Result<Vec<Loaded>, store::Error> {
         self.0.rows.claim(partitions)
     }

@@ -54,7 +54,7 @@ fn write_everything(bench: &mut Bench) -> Loaded {
         sent(&attempts[0]),
         sent(&attempts[1]),
         Row::Definition(Box::new(settle_2.clone())),
-        Row::JobState { job: report, state: JobState::Paused, at: T, by: Arc::from("someone") },
+        Row::JobState { job: report, state: JobState::Paused, at: T, by: Arc::from("someone"), reason: None },
         worker(&w1, WorkerState::Online),
         worker(&w2, WorkerState::Unreachable),
         Row::Exception { job: settle, exception: Some(Exception::Armed(T)) },
@@ -86,8 +86,10 @@ fn write_everything(bench: &mut Bench) -> Loaded {
             attempts: vec![attempts[0].clone(), failed, attempts[2].clone()],
             run: Run { state: RunState::Running, why: None, ..run },
             is_listed: true,
+            rerun: None,
         }],
         covered: vec![],
+        freezes: vec![],
     }
 }
 
@@ -146,7 +148,7 @@ pub fn deleted_jobs_and_offline_workers_are_not_loaded(open: Open<'_>) {
         Row::WorkerState { worker: WorkerId(1), state: WorkerState::Offline },
         worker(&registration(WorkerId(2), bench.app, "w2"), WorkerState::Offline),
         row(&run),
-        Row::JobState { job, state: JobState::Deleted, at: T, by: Arc::from("someone") },
+        Row::JobState { job, state: JobState::Deleted, at: T, by: Arc::from("someone"), reason: None },
     ]);
     let loaded = bench.claim();
     assert_eq!((loaded.jobs.len(), loaded.workers.len()), (0, 0));

@@ -10,8 +10,7 @@ use rota_core::job::{Definition, JobState, Spec, Target, When};
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Protocol, Registration, Secret, WorkerState};
 
-use super::Open;
-use crate::query::Query;
+use super::{Open, Reads};
 use crate::store::{Error, Outcome, Reservation, Reserved, Store};
 
 /// The moment at which the cases take place.
@@ -22,7 +21,7 @@ pub(super) const ID: u64 = 222_163_200 << 20;
 /// An open store whose first app's partition is claimed.
 pub(super) struct Bench {
     pub(super) store: Box<dyn Store>,
-    pub(super) query: Box<dyn Query>,
+    pub(super) query: Box<dyn Reads>,
     pub(super) app: AppId,
     pub(super) partition: PartitionId,
     pub(super) epoch: Epoch,

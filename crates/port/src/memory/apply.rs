@@ -1,6 +1,7 @@
 //! Applying batches.
 
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use rota_core::batch::{Attempt, Batch, Row};
 use rota_core::id::JobId;
@@ -8,6 +9,7 @@ use rota_core::job::{Definition, JobState};
 use rota_core::worker::Registration;
 
 use super::state::{AttemptKey, Header, State, TakenName};
+use crate::history::StateChange;
 use crate::store::{Error, Outcome};
 
 impl State {
@@ -47,10 +49,11 @@ impl State {
             Row::Attempt(attempt) => self.insert_attempt(attempt),
             Row::AttemptSet(attempt) => self.set_attempt(attempt),
             Row::Definition(definition) => self.define(definition),
-            Row::JobState { job, state, at, by: _ } => {
+            Row::JobState { job, state, at, by, reason } => {
                 let versions = self.jobs.get_mut(job).ok_or_else(|| wrong(format!("there is no job {job}")))?;
                 versions.last_mut().expect("a job has a version").state = *state;
-                self.history.push((*job, *state, *at));
+                let (no, by, reason) = (self.history.len() as u64 + 1, Arc::clone(by), reason.clone());
+                self.history.push(StateChange { no, job: *job, state: *state, at: *at, by, reason });
                 self.free_if_deleted(*job, *state);
                 Ok(())
             }
@@ -75,6 +78,14 @@ impl State {
                 if let Some(request) = self.requests.get_mut(&(*job, request_id.to_string())) {
                     request.run = Some(*run);
                 }
+                Ok(())
+            }
+            Row::Rerun(rerun) => {
+                self.reruns.insert(rerun.run, Arc::clone(rerun));
+                Ok(())
+            }
+            Row::Freeze(freeze) => {
+                self.freezes.insert((batch.partition, freeze.id), (**freeze).clone());
                 Ok(())
             }
             Row::Listed { run, is_open } => {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use rota_core::batch::{Loaded, OpenRun, Origin, Run};
+use rota_core::freeze::Freeze;
 use rota_core::id::{JobId, PartitionId, RunId};
 use rota_core::job::{Definition, JobState};
+use rota_core::limits;
 use rota_core::time::UnixMs;
 use rota_core::worker::WorkerState;
 
@@ -51,7 +53,19 @@ impl State {
                 .collect(),
             open: self.candidates(partition).filter_map(|run| self.open_run(run)).collect(),
             covered: self.covered(partition, header.mark),
+            freezes: self.freezes_of(partition),
         }
+    }
+
+    fn freezes_of(&self, partition: PartitionId) -> Vec<Freeze> {
+        let ours = || self.freezes.range((partition, 0)..=(partition, u64::MAX)).map(|(_, freeze)| freeze);
+        let spare = ours().filter(|freeze| !freeze.is_open()).count().saturating_sub(limits::THAWED_MAX);
+        let mut thawed = 0;
+        let is_kept = |freeze: &&Freeze| {
+            thawed += usize::from(!freeze.is_open());
+            freeze.is_open() || thawed > spare
+        };
+        ours().filter(is_kept).cloned().collect()
     }
 
     fn exceptions_of(&self, partition: PartitionId) -> Vec<(JobId, rota_core::batch::Exception)> {
@@ -75,6 +89,7 @@ impl State {
             attempts: self.attempts_of(run.id).cloned().collect(),
             definition: self.older_definition(run),
             is_listed: self.listed.contains_key(&run.id),
+            rerun: self.reruns.get(&run.id).cloned(),
         })
     }
 

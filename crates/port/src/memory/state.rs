@@ -1,13 +1,16 @@
 //! What a store keeps, as maps.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use rota_core::batch::{Attempt, Exception, Run};
+use rota_core::batch::{Attempt, Exception, Rerun, Run};
+use rota_core::freeze::Freeze;
 use rota_core::id::{AppId, Epoch, JobId, PartitionId, RunId, Seq, WorkerId};
-use rota_core::job::{Definition, JobState};
+use rota_core::job::Definition;
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Registration, WorkerState};
 
+use crate::history::{StateChange, Term};
 use crate::store::{StoredSecret, Token};
 
 /// A partition's row: whose term it is, and how far it has come.
@@ -58,7 +61,7 @@ pub struct State {
     pub(super) apps: BTreeMap<AppId, (App, PartitionId)>,
     /// Versions of each job, oldest first; never empty.
     pub(super) jobs: BTreeMap<JobId, Vec<Definition>>,
-    pub(super) history: Vec<(JobId, JobState, UnixMs)>,
+    pub(super) history: Vec<StateChange>,
     pub(super) exceptions: BTreeMap<JobId, (PartitionId, Exception)>,
     pub(super) workers: BTreeMap<WorkerId, (Registration, WorkerState)>,
     pub(super) runs: BTreeMap<RunId, Run>,
@@ -71,6 +74,11 @@ pub struct State {
     pub(super) tokens: Vec<Token>,
     /// By namespace and name.
     pub(super) secrets: BTreeMap<(String, String), StoredSecret>,
+    pub(super) terms: Vec<Term>,
+    pub(super) freezes: BTreeMap<(PartitionId, u64), Freeze>,
+    pub(super) reruns: BTreeMap<RunId, Arc<Rerun>>,
+    /// Rows with ids below this may have been swept.
+    pub(super) swept: u64,
 }
 
 impl State {
@@ -92,6 +100,10 @@ impl State {
             requests: BTreeMap::new(),
             tokens: Vec::new(),
             secrets: BTreeMap::new(),
+            terms: Vec::new(),
+            freezes: BTreeMap::new(),
+            reruns: BTreeMap::new(),
+            swept: 0,
         }
     }
 
@@ -130,7 +142,7 @@ impl State {
 
     /// Every change of a job's state without a new version, in order.
     #[must_use]
-    pub fn history(&self) -> &[(JobId, JobState, UnixMs)] {
+    pub fn history(&self) -> &[StateChange] {
         &self.history
     }
 
@@ -161,16 +173,27 @@ impl State {
         self.jobs.get(&job).and_then(|versions| versions.last())
     }
 
+    pub(super) fn begin(&mut self, at: UnixMs, version: &str, tzdb: &str) {
+        let committed = self.headers.iter().map(|header| header.at).max().unwrap_or(UnixMs(0));
+        if let Some(before) = self.terms.last_mut().filter(|before| before.stopped_at.is_none()) {
+            before.alive_at = before.alive_at.max(committed).min(at.max(before.started_at));
+        }
+        let (version, tzdb) = (version.to_owned(), tzdb.to_owned());
+        self.terms.push(Term { started_at: at, alive_at: at, stopped_at: None, version, tzdb });
+    }
+
     pub(super) fn sweep(&mut self, before: UnixMs, floor: u64) -> u32 {
         let mut swept = 0;
-        let listed = &self.listed;
+        let (listed, last) = (&self.listed, &mut self.swept);
         self.runs.retain(|id, run| {
             let is_kept = run.ended_at.is_none_or(|ended| ended >= before) || id.0 >= floor || listed.contains_key(id);
             swept += u32::from(!is_kept);
+            *last = if is_kept { *last } else { id.0 + 1 };
             is_kept
         });
         let runs = &self.runs;
         self.attempts.retain(|(run, _, _), _| runs.contains_key(run));
+        self.reruns.retain(|run, _| runs.contains_key(run));
         swept
     }
 }

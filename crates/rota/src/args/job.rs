@@ -41,11 +41,31 @@ pub(crate) enum JobCommand {
     Pause {
         /// Its name or id
         job: String,
+        /// Why; shown with the job and in its history
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
     },
     /// Let a paused job fire again, from now on
     Resume {
         /// Its name or id
         job: String,
+        /// Why; shown in its history
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// List its versions and states: when, who, what and why
+    History {
+        /// Its name or id
+        job: String,
+    },
+    /// Show what two versions of it differ in
+    Diff {
+        /// Its name or id
+        job: String,
+        /// The older version [default: the one before the newer]
+        from: Option<u32>,
+        /// The newer version [default: the current one]
+        to: Option<u32>,
     },
     /// Delete a job; its runs stay
     Rm {

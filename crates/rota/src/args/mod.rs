@@ -3,6 +3,7 @@
 mod cron;
 mod examples;
 mod job;
+mod past;
 mod run;
 mod secret;
 mod serve;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use cron::{CronCommand, CronFields};
 pub(crate) use examples::command;
 pub(crate) use job::{JobCommand, JobFields};
+pub(crate) use past::{AuditArgs, FreezeArgs, RerunArgs, ThawArgs, TopArgs, TopBy, WhyArgs};
 pub(crate) use run::{LogsArgs, RunArgs, RunsArgs};
 pub(crate) use secret::SecretCommand;
 pub(crate) use serve::{BenchArgs, DevArgs, Scenario, ServeArgs, WorkerArgs};
@@ -111,11 +113,8 @@ pub(crate) enum Ask {
     Run(RunArgs),
     /// List runs, newest first
     Runs(RunsArgs),
-    /// Say what happened to a run, and why
-    Why {
-        /// A run, as printed, or its last characters
-        run: String,
-    },
+    /// Say what happened to a run, or at an instant of a job, and why
+    Why(WhyArgs),
     /// Print the log of a run
     Logs(LogsArgs),
     /// Kill a run
@@ -123,6 +122,16 @@ pub(crate) enum Ask {
         /// A run, as printed, or its last characters
         run: String,
     },
+    /// Run again what has ended, follow its log, and exit with its result
+    Rerun(RerunArgs),
+    /// Compare the ledger with the slots that jobs should have had; exit 1 on a difference
+    Audit(AuditArgs),
+    /// Name the jobs that fail most, start latest or run longest
+    Top(TopArgs),
+    /// Let nothing be started; what runs goes on
+    Freeze(FreezeArgs),
+    /// End a freeze
+    Thaw(ThawArgs),
     /// List workers
     Workers {
         /// Only those of this app
@@ -216,6 +225,15 @@ mod tests {
             "run a --param x --no-follow",
             "runs --job a --state failed --since 1h --limit 5 --json",
             "why r123",
+            "why settle@2026-12-01T02:00:00+08:00",
+            "audit --since 1h --job a --app e --until 5m",
+            "top failing --since 1h --limit 3 --app e",
+            "freeze --reason fire --app e",
+            "thaw --missed fire_once",
+            "rerun r123 --failed-shards --no-follow --request-id x",
+            "job history a --json",
+            "job diff a 1 2",
+            "job pause a --reason v2",
             "logs r123 -f --shard 1 --attempt 2",
             "kill r123 --server http://127.0.0.1:1 --token x",
             "workers --app etl",
@@ -256,6 +274,9 @@ mod tests {
         check("cron next * --dst quartz --gap skip", Err(ErrorKind::ArgumentConflict));
         check("cron next * --dialect aws", Err(ErrorKind::InvalidValue));
         check("cron next * --count 100001", Err(ErrorKind::ValueValidation));
+        check("freeze", Err(ErrorKind::MissingRequiredArgument));
+        check("thaw --missed all", Err(ErrorKind::InvalidValue));
+        check("top", Err(ErrorKind::MissingRequiredArgument));
         check("rnus", Err(ErrorKind::InvalidSubcommand));
     }
 }

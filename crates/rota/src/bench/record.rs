@@ -67,7 +67,7 @@ impl Record {
     }
 
     /// Counts a slot alone; says whether it is one in the span.
-    pub(super) fn start_slot(&mut self, job: u32, slot_ms: i64) -> bool {
+    fn start_slot(&mut self, job: u32, slot_ms: i64) -> bool {
         let Some(place) = self.place(job, slot_ms) else { return false };
         let (_, counts) = self.jobs.get_mut(&job).expect("it has a place");
         counts[place] = counts[place].saturating_add(1);
@@ -93,9 +93,9 @@ impl Record {
         self.span
     }
 
-    /// The same slots, none of them started.
-    pub(super) fn empty(&self) -> Record {
-        Record::new(self.span, self.jobs.iter().map(|(job, (period, _))| (*job, *period)))
+    /// Whether its slots count.
+    pub(super) fn has_job(&self, job: u32) -> bool {
+        self.jobs.contains_key(&job)
     }
 
     /// Whether every slot was started.

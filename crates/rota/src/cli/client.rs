@@ -1,10 +1,11 @@
 //! Calls to a server's REST API.
 
+use std::cell::Cell;
 use std::io::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, Uri, header};
+use http::{HeaderMap, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -18,6 +19,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::credentials::Credentials;
+use super::table::one_line;
 use crate::exit::Failure;
 
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -31,7 +33,14 @@ pub(crate) struct Client {
     credentials: Credentials,
     namespace: String,
     address: Address,
+    /// Whether it is said on stderr, once, that something is frozen.
+    notices: Cell<bool>,
 }
+
+/// A connection, encrypted or not.
+trait Line: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Line for T {}
 
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,7 +104,13 @@ impl Client {
             let hint = "for example: http://127.0.0.1:7654".to_owned();
             Failure::usage(format!("`{server}` is no server's address"), Some(hint))
         })?;
-        Ok(Client { credentials, namespace: namespace.to_owned(), address })
+        Ok(Client { credentials, namespace: namespace.to_owned(), address, notices: Cell::new(false) })
+    }
+
+    /// Says on stderr, once, what is frozen, if something is.
+    pub(crate) fn with_notices(self) -> Client {
+        self.notices.set(true);
+        self
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: Path) -> Result<T, Failure> {
@@ -154,7 +169,59 @@ impl Client {
             .map_err(|error| Failure::usage(format!("this cannot be sent: {error}"), None))
     }
 
+    /// Reads an answer of many lines, each as it comes. It may take as long as it wants, but not be silent for long.
+    pub(crate) async fn lines<T: DeserializeOwned>(
+        &self,
+        path: Path,
+        mut each: impl FnMut(T) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let request = self.request(Method::GET, path, Bytes::new())?;
+        let lost = |error: &(dyn std::error::Error + 'static)| self.unreachable(&root(error));
+        let stream = self.connect().await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| lost(&error))?;
+        let carried = tokio::spawn(connection);
+        let silent = || self.unreachable(&format!("nothing was heard for {} s", DEADLINE.as_secs()));
+        let answer = tokio::time::timeout(DEADLINE, sender.send_request(request)).await.map_err(|_| silent())?;
+        let (head, mut body) = answer.map_err(|error| lost(&error))?.into_parts();
+        self.notice(&head.headers);
+        let mut waiting: Vec<u8> = Vec::new();
+        while let Some(frame) = tokio::time::timeout(DEADLINE, body.frame()).await.map_err(|_| silent())? {
+            let Ok(data) = frame.map_err(|error| lost(&error))?.into_data() else { continue };
+            waiting.extend_from_slice(&data);
+            if waiting.len() > ANSWER_BYTES_MAX {
+                return Err(self.cut_off("a line of the answer is too long"));
+            }
+            if !head.status.is_success() {
+                continue;
+            }
+            while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = waiting.drain(..=end).collect();
+                each(read(head.status, &line)?)?;
+            }
+        }
+        carried.abort();
+        if head.status.is_success() { Ok(()) } else { read::<serde_json::Value>(head.status, &waiting).map(drop) }
+    }
+
+    /// An answer that does not end as it should.
+    pub(crate) fn cut_off(&self, what: &str) -> Failure {
+        self.unreachable(what)
+    }
+
+    /// Says what is frozen, if something is.
+    fn notice(&self, headers: &HeaderMap) {
+        if let Some(frozen) = headers.get("rota-frozen").filter(|_| self.notices.get()) {
+            self.notices.set(false);
+            eprintln!("FROZEN  {}", one_line(&decode(frozen.as_bytes())));
+        }
+    }
+
     async fn exchange(&self, request: Request<Full<Bytes>>, take: Take<'_>) -> Result<(StatusCode, Bytes), Failure> {
+        let stream = self.connect().await?;
+        self.speak(stream, request, take).await
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Line>, Failure> {
         let Address { host, port, is_tls, .. } = &self.address;
         let connecting = tokio::time::timeout(CONNECT_DEADLINE, TcpStream::connect((host.as_str(), *port)));
         let stream = match connecting.await {
@@ -162,28 +229,26 @@ impl Client {
             Err(_) => return Err(self.unreachable(&format!("no connection within {} s", CONNECT_DEADLINE.as_secs()))),
         };
         if !is_tls {
-            return self.speak(stream, request, take).await;
+            return Ok(Box::new(stream));
         }
         let name = ServerName::try_from(host.clone()).map_err(|error| self.unreachable(&error.to_string()))?;
         let roots = rota_net::tls::roots(&[]).expect("without extra roots there is no bad one");
         let stream = TlsConnector::from(roots).connect(name, stream).await;
-        self.speak(stream.map_err(|error| self.unreachable(&error.to_string()))?, request, take).await
+        Ok(Box::new(stream.map_err(|error| self.unreachable(&error.to_string()))?))
     }
 
-    async fn speak<S>(
+    async fn speak(
         &self,
-        stream: S,
+        stream: Box<dyn Line>,
         request: Request<Full<Bytes>>,
         take: Take<'_>,
-    ) -> Result<(StatusCode, Bytes), Failure>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Result<(StatusCode, Bytes), Failure> {
         let lost = |error: &(dyn std::error::Error + 'static)| self.unreachable(&root(error));
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| lost(&error))?;
         let answer = async {
             let response = sender.send_request(request).await.map_err(|error| lost(&error))?;
             let status = response.status();
+            self.notice(response.headers());
             if let (true, Take::To(to)) = (status.is_success(), take) {
                 return self.carry(response.into_body(), to).await.map(|()| (status, Bytes::new()));
             }
@@ -250,6 +315,26 @@ fn root(error: &(dyn std::error::Error + 'static)) -> String {
     at.to_string()
 }
 
+/// The text of a percent-encoded header.
+fn decode(bytes: &[u8]) -> String {
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((first, after)) = rest.split_first() {
+        let hex = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| *first == b'%') {
+            Some(byte) => {
+                decoded.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                decoded.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
 /// Percent-encoding of everything but RFC 3986's unreserved characters.
 fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -272,6 +357,12 @@ mod tests {
         let path =
             Path::of(&["jobs", "a/b 结"]).with("since", Some("x+y")).with("app", None::<&str>).with("n", Some("1"));
         assert_eq!(path.0, "/jobs/a%2Fb%20%E7%BB%93?since=x%2By&n=1");
+    }
+
+    #[test]
+    fn headers_are_decoded() {
+        assert_eq!(decode("50%25 %E7%BB%93%".as_bytes()), "50% 结%");
+        assert_eq!(decode(b"%zz plain"), "%zz plain");
     }
 
     #[test]

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use rota_wire::rest::{Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Retry, Route, Shards, Timeout};
+use rota_wire::rest::{
+    Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Paused, Reason, Retry, Route, Shards, Timeout,
+};
 
 use super::client::{Client, Path};
 use super::out::Out;
+use super::past;
 use super::shown;
 use super::table::{Table, one_line};
 use crate::args::{JobCommand, JobFields};
@@ -42,12 +45,14 @@ pub(crate) async fn run(client: &Client, out: Out, namespace: &str, command: Job
             let found: Job = client.get(Path::of(&["jobs", &job])).await?;
             out.show(&found, describe)
         }
-        JobCommand::Pause { job } => {
-            let now: JobNow = client.post(Path::of(&["jobs", &job, "pause"]), &serde_json::json!({})).await?;
+        JobCommand::History { job } => past::history(client, out, &job).await,
+        JobCommand::Diff { job, from, to } => past::diff(client, out, &job, from, to).await,
+        JobCommand::Pause { job, reason } => {
+            let now: JobNow = client.post(Path::of(&["jobs", &job, "pause"]), &Reason { reason }).await?;
             out.show(&now, say_now)
         }
-        JobCommand::Resume { job } => {
-            let now: JobNow = client.post(Path::of(&["jobs", &job, "resume"]), &serde_json::json!({})).await?;
+        JobCommand::Resume { job, reason } => {
+            let now: JobNow = client.post(Path::of(&["jobs", &job, "resume"]), &Reason { reason }).await?;
             out.show(&now, say_now)
         }
         JobCommand::Rm { job } => {
@@ -208,9 +213,13 @@ fn describe(job: &Job) -> String {
         let (slot, since) = (shown::time(&held.slot), shown::time(&held.since));
         format!("slot {slot} waits since {since}: {} ({})", held.why, held.text)
     };
+    let paused = |paused: &Paused| {
+        let reason = paused.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        format!("{} since {} by {}{reason}", job.state, shown::time(&paused.at), paused.by)
+    };
     let mut facts: Vec<(&str, String)> = vec![
         ("job", format!("{} (id {}, v{})", spec.name, job.id, job.version)),
-        ("state", job.state.clone()),
+        ("state", job.paused.as_ref().map_or_else(|| job.state.clone(), paused)),
         ("app", spec.app.clone().unwrap_or_default()),
         ("schedule", job.schedule.clone()),
         ("timezone", spec.timezone.clone().unwrap_or_else(|| "UTC".to_owned())),

@@ -1,16 +1,17 @@
-//! `rota run`, `rota runs`, `rota why`, `rota kill`.
+//! `rota run`, `rota rerun`, `rota runs`, `rota why`, `rota kill`.
 
 use std::collections::BTreeMap;
 
 use rota_cron::UnixMs;
-use rota_wire::rest::{Held, Killed, Page, Run, RunDetail, Story, Trigger, Triggered};
+use rota_wire::rest::{Held, Killed, Page, Rerun, RerunAsk, Run, RunDetail, Story, StoryLine, Trigger, Triggered};
 
 use super::client::{Client, Path};
 use super::logs;
 use super::out::Out;
+use super::past;
 use super::shown;
 use super::table::{Table, grouped, one_line, width};
-use crate::args::{RunArgs, RunsArgs};
+use crate::args::{RerunArgs, RunArgs, RunsArgs};
 use crate::config::unit;
 use crate::exit::Failure;
 
@@ -31,7 +32,36 @@ pub(crate) async fn start(client: &Client, out: Out, args: RunArgs) -> Result<()
         // Not on stdout, which is the run's own log.
         eprintln!("{}", made.run);
     }
-    let ended = logs::follow(client, &made.run, None, None, out).await?;
+    follow(client, out, &made.run).await
+}
+
+/// Runs again what has ended, follows its log, and ends with its result.
+pub(crate) async fn rerun(client: &Client, out: Out, args: RerunArgs) -> Result<(), Failure> {
+    let RerunArgs { run, failed_shards, no_follow, request_id } = args;
+    let ask = RerunAsk { failed_shards, request_id };
+    let made: Rerun = client.post(Path::of(&["runs", &run, "rerun"]), &ask).await?;
+    if no_follow {
+        return out
+            .show(&made, |made| format!("{}\ntry  rota logs {1} -f | rota why {1}\n", say_rerun(made), made.run));
+    }
+    if !out.is_json {
+        eprintln!("{}", say_rerun(&made));
+    }
+    follow(client, out, &made.run).await
+}
+
+/// `r95 repeats r91: settle v14, slot 12-01 02:00:00 +08:00, 3 of 8 shards`.
+fn say_rerun(made: &Rerun) -> String {
+    let shards = match (made.shards_run, made.shards) {
+        (_, 1) => String::new(),
+        (run, all) => format!(", {run} of {all} shards"),
+    };
+    let (name, slot) = (one_line(&made.job_name), shown::time(&made.slot));
+    format!("{} repeats {}: {name} v{}, slot {slot}{shards}", made.run, made.rerun_of, made.version)
+}
+
+async fn follow(client: &Client, out: Out, run: &str) -> Result<(), Failure> {
+    let ended = logs::follow(client, run, None, None, out).await?;
     if out.is_json {
         out.show(&ended, |_| String::new())?;
     } else {
@@ -50,7 +80,7 @@ pub(crate) fn outcome(run: &Run) -> String {
 
 /// Lists runs, newest first.
 pub(crate) async fn list(client: &Client, out: Out, args: &RunsArgs, now: UnixMs) -> Result<(), Failure> {
-    let since = args.since.as_deref().map(|text| since(text, now)).transpose()?;
+    let since = args.since.as_deref().map(|text| since("--since", text, now)).transpose()?;
     let mut runs: Vec<Run> = Vec::new();
     let mut before: Option<String> = None;
     loop {
@@ -85,14 +115,14 @@ async fn held(client: &Client, args: &RunsArgs) -> Result<Vec<Held>, Failure> {
 }
 
 /// An instant, or a duration back from now, as RFC 3339.
-fn since(text: &str, now: UnixMs) -> Result<String, Failure> {
+pub(super) fn since(flag: &str, text: &str, now: UnixMs) -> Result<String, Failure> {
     if let Ok(ms) = unit::duration_ms(text) {
         return Ok(now.plus_ms(-i64::try_from(ms).unwrap_or(i64::MAX)).to_string());
     }
     match UnixMs::parse_rfc3339(text) {
         Ok(at) => Ok(at.to_string()),
         Err(_) => Err(Failure::usage(
-            format!("--since: `{text}` is neither a duration nor a time"),
+            format!("{flag}: `{text}` is neither a duration nor a time"),
             Some("for example: 1h, or 2026-12-01T02:00:00+08:00".to_owned()),
         )),
     }
@@ -151,22 +181,32 @@ fn waiting(held: &[Held]) -> String {
     format!("; {}{more} held ({}), {} overdue", grouped(held.len() as u64), whys.join(", "), grouped(overdue))
 }
 
-/// Says what happened to a run.
-pub(crate) async fn why(client: &Client, out: Out, run: &str) -> Result<(), Failure> {
+/// Says what happened to a run, or at an instant of a job.
+pub(crate) async fn why(client: &Client, out: Out, what: &str) -> Result<(), Failure> {
+    // A time has no `@`; a job's name may have one.
+    if let Some((job, at)) = what.rsplit_once('@') {
+        return past::why_slot(client, out, job, at).await;
+    }
+    let run = what;
     let story: Story = client.get(Path::of(&["runs", run, "why"])).await?;
     out.show(&story, tell)
 }
 
 fn tell(story: &Story) -> String {
-    let times: Vec<&str> = story.lines.iter().filter_map(|line| line.at.as_deref()).collect();
+    tell_lines(&story.title, &story.lines, &story.hints)
+}
+
+/// A story in columns: times, what each line is about, and what there is to say.
+pub(super) fn tell_lines(title: &str, lines: &[StoryLine], hints: &[String]) -> String {
+    let times: Vec<&str> = lines.iter().filter_map(|line| line.at.as_deref()).collect();
     let moments = shown::moments(&times);
     let time_width = moments.iter().map(|moment| width(moment)).max().unwrap_or(0);
-    let timed = story.lines.iter().filter(|line| line.at.is_some());
+    let timed = lines.iter().filter(|line| line.at.is_some());
     let about_width = timed.map(|line| width(&line.about)).max().unwrap_or(0);
     let untimed_width = time_width + 2 + about_width;
-    let mut text = format!("{}\n", one_line(&story.title));
+    let mut text = format!("{}\n", one_line(title));
     let mut moments = moments.iter();
-    for line in &story.lines {
+    for line in lines {
         let head = match line.at.as_ref().and_then(|_| moments.next()) {
             Some(moment) => format!("{moment:<time_width$}  {:<about_width$}", line.about),
             None => format!("{:<untimed_width$}", line.about),
@@ -174,8 +214,8 @@ fn tell(story: &Story) -> String {
         text.push_str(format!("{head}  {}", one_line(&line.text)).trim_end());
         text.push('\n');
     }
-    if !story.hints.is_empty() {
-        text.push_str(&format!("{:<untimed_width$}  {}\n", "try", story.hints.join(" | ")));
+    if !hints.is_empty() {
+        text.push_str(&format!("{:<untimed_width$}  {}\n", "try", hints.join(" | ")));
     }
     text
 }
@@ -193,8 +233,6 @@ pub(crate) async fn detail(client: &Client, run: &str) -> Result<RunDetail, Fail
 
 #[cfg(test)]
 mod tests {
-    use rota_wire::rest::StoryLine;
-
     use super::*;
 
     fn run_of(json: serde_json::Value) -> Run {
@@ -277,9 +315,9 @@ try                         rota logs r91 | rota kill r91
     #[test]
     fn since_is_a_duration_or_a_time() {
         let now = UnixMs::parse_rfc3339("2026-12-01T02:00:00Z").unwrap();
-        assert_eq!(since("1h", now).ok().unwrap(), "2026-12-01T01:00:00.000Z");
-        assert_eq!(since("2026-12-01T02:00:00+08:00", now).ok().unwrap(), "2026-11-30T18:00:00.000Z");
-        assert!(matches!(since("yesterday", now), Err(Failure::Usage(_))));
+        assert_eq!(since("--since", "1h", now).ok().unwrap(), "2026-12-01T01:00:00.000Z");
+        assert_eq!(since("--since", "2026-12-01T02:00:00+08:00", now).ok().unwrap(), "2026-11-30T18:00:00.000Z");
+        assert!(matches!(since("--since", "yesterday", now), Err(Failure::Usage(_))));
     }
 
     #[test]

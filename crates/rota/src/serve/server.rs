@@ -155,7 +155,8 @@ fn load(plan: Plan) -> Result<Loaded, Failure> {
     let clock = Clock::start();
     let (mut store, query) =
         rota_store::open(&plan.data, plan.partitions).map_err(|error| Failure::failed("store", chain(&error)))?;
-    let query: Arc<dyn Query> = Arc::new(query);
+    let past = Arc::new(query);
+    let query: Arc<dyn Query> = past.clone();
     let tokens = query.tokens().map_err(|error| Failure::failed("store", chain(&error)))?;
     let new_token = token::ensure(&mut store, &tokens, plan.admin_token_file.as_deref(), clock.now().wall, entropy)?;
     let logs = open_logs(&plan)?;
@@ -167,6 +168,7 @@ fn load(plan: Plan) -> Result<Loaded, Failure> {
     let engine = start_engine(&plan, store, sampler, clock, (&tls, &secrets))?;
     let parts = Parts {
         intake: Arc::new(engine.handle()),
+        history: past,
         query,
         logs,
         backup: Arc::new(SqliteBackup::new(&plan.data)),

@@ -38,6 +38,14 @@ impl Store for Traced {
         self.inner.partitions()
     }
 
+    fn begin(&mut self, at: UnixMs, version: &str, tzdb: &str) -> Result<(), Error> {
+        self.inner.begin(at, version, tzdb)
+    }
+
+    fn end(&mut self, at: UnixMs) -> Result<(), Error> {
+        self.inner.end(at)
+    }
+
     fn claim(&mut self, partitions: &[PartitionId]) -> Result<Vec<Loaded>, Error> {
         self.inner.claim(partitions)
     }

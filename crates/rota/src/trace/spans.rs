@@ -70,6 +70,8 @@ impl Spans {
                 | Row::AttemptSet(_)
                 | Row::Definition(_)
                 | Row::JobState { .. }
+                | Row::Rerun(_)
+                | Row::Freeze(_)
                 | Row::Worker { .. }
                 | Row::WorkerState { .. }
                 | Row::Exception { .. }

@@ -227,6 +227,22 @@ pub struct Job {
     pub at: String,
     /// Who made it.
     pub by: String,
+    /// Who paused it, when and why, if it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
+}
+
+/// A pause that goes on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Paused {
+    /// Since when, in the job's zone.
+    pub at: String,
+    /// Who.
+    pub by: String,
+    /// Why, in their words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A job was made or changed.

@@ -21,7 +21,7 @@ pub struct Run {
     pub app: String,
     /// The version of the job that made it.
     pub version: u32,
-    /// `schedule`, `manual` or `api`.
+    /// `schedule`, `manual`, `api` or `rerun`.
     #[cfg_attr(feature = "schema", schema(value_type = words::Origin))]
     pub origin: String,
     /// The slot in the job's zone, or the moment of the trigger.
@@ -63,6 +63,9 @@ pub struct Run {
     /// The beginning of what the last attempt said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The run that it repeats, of origin `rerun`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun_of: Option<String>,
 }
 
 /// A run with all its attempts.

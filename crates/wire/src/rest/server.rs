@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Frozen;
 #[cfg(feature = "schema")]
 use super::words;
 
@@ -28,9 +29,12 @@ pub struct Server {
     /// Why it takes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_ready: Option<String>,
-    /// Why no slot fires (`clock_suspect`, `clock_behind`), if none does.
+    /// Why the clock lets no slot fire (`clock_suspect`, `clock_behind`), if it lets none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended: Option<String>,
+    /// The open freezes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frozen: Vec<Frozen>,
     /// Jobs that fire.
     pub jobs_enabled: u64,
     /// Jobs that are paused.

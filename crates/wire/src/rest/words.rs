@@ -46,7 +46,7 @@ words! {
     /// States of a job.
     JobState: "enabled" "paused" "finished" "deleted";
     /// What made a run.
-    Origin: "schedule" "manual" "api";
+    Origin: "schedule" "manual" "api" "rerun";
     /// What a trigger may say that it is.
     TriggerOrigin: "manual" "api";
     /// States of a run, and of a row without one.

@@ -53,7 +53,8 @@ impl Life {
             self.check_new(part, row, attempt, oracle)?;
         }
         for id in changes.runs_new.iter().chain(&changes.runs_set) {
-            check_run(&part.runs[id], oracle)?;
+            let reused = part.reruns.get(id).map_or(&[][..], |rerun| &rerun.reused);
+            check_run(&part.runs[id], reused, oracle)?;
         }
         for id in &changes.runs_new {
             self.check_overlap(part, &part.runs[id])?;
@@ -211,7 +212,7 @@ fn check_first_start(row: &RunRow, attempt: &Attempt, oracle: &Oracle) -> Verdic
     Ok(())
 }
 
-fn check_run(row: &RunRow, oracle: &Oracle) -> Verdict {
+fn check_run(row: &RunRow, reused: &[u32], oracle: &Oracle) -> Verdict {
     let run = &row.run;
     if !run.state.is_terminal() {
         return Ok(());
@@ -229,7 +230,7 @@ fn check_run(row: &RunRow, oracle: &Oracle) -> Verdict {
     if run.state != RunState::Success {
         return Ok(());
     }
-    for shard in 0..run.shards {
+    for shard in (0..run.shards).filter(|shard| !reused.contains(shard)) {
         let has_succeeded = |a: &&Attempt| {
             let end = oracle.get(a.id).and_then(|e| e.end);
             a.shard == shard && matches!(end, Some((_, End::Returned(Outcome::Success))))

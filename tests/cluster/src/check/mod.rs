@@ -44,6 +44,8 @@ pub enum Rule {
     Term,
     /// 16: when inputs stop, everything ends, or waits visibly.
     Quiescence,
+    /// Nothing is started while it is frozen, and what was frozen is covered as its thaw says.
+    Frozen,
     /// A batch makes sense by itself.
     Batch,
     /// What a machine keeps beside what it is derived from is the same.
@@ -71,7 +73,7 @@ impl Rule {
             Rule::Ids => 13,
             Rule::Term => 14,
             Rule::Quiescence => 16,
-            Rule::Batch | Rule::Recount | Rule::Panic => 0,
+            Rule::Frozen | Rule::Batch | Rule::Recount | Rule::Panic => 0,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Invariant 8: what is acknowledged is durable, results above all.
 
 use rota_core::batch::{AttemptState, Run};
-use rota_core::id::{Incarnation, JobId, RunId, WorkerId};
+use rota_core::id::{AppId, Incarnation, JobId, RunId, WorkerId};
 use rota_core::job::JobState;
 use rota_core::partition::{Answer, Outcome, Report};
 use rota_core::why::Why;
@@ -20,6 +20,12 @@ pub enum Asked {
     Trigger(JobId),
     /// To kill a run.
     Kill(RunId),
+    /// To run a run of this job again.
+    Rerun(JobId, RunId),
+    /// To freeze an app, or all.
+    Freeze(Option<AppId>),
+    /// To thaw it.
+    Thaw(Option<AppId>),
     /// To register.
     Register(WorkerId, Incarnation),
     /// To take results.
@@ -52,6 +58,19 @@ pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
         (Asked::Trigger(job), Answer::Triggered(run)) => {
             let is_durable = part.runs.get(run).is_some_and(|row| row.run.job == *job);
             if is_durable { Ok(()) } else { broken(format!("{run} is acknowledged, and not durable")) }
+        }
+        (Asked::Rerun(job, of), Answer::Triggered(run)) => {
+            let is_linked = part.reruns.get(run).is_some_and(|rerun| rerun.of == *of);
+            let is_durable = part.runs.get(run).is_some_and(|row| row.run.job == *job);
+            if is_linked && is_durable { Ok(()) } else { broken(format!("{run} repeats {of}, and is not durable")) }
+        }
+        (Asked::Freeze(app), Answer::Frozen { .. }) => {
+            let is_frozen = part.freezes.values().any(|freeze| freeze.is_open() && freeze.app == *app);
+            if is_frozen { Ok(()) } else { broken(format!("the freeze of {app:?} is acknowledged, and not durable")) }
+        }
+        (Asked::Thaw(app), Answer::Thawed { .. }) => {
+            let is_frozen = part.freezes.values().any(|freeze| freeze.is_open() && freeze.app == *app);
+            if is_frozen { broken(format!("the thaw of {app:?} is acknowledged, and not durable")) } else { Ok(()) }
         }
         (Asked::Kill(run), Answer::Killing) => {
             let is_dying = part.runs.get(run).is_some_and(is_dying);

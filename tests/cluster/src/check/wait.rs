@@ -17,7 +17,8 @@ pub fn published(part: &Part, snapshot: &Snapshot, slack_ms: i64) -> Verdict {
     if snapshot.suspended.is_some() {
         return Ok(());
     }
-    for held in &snapshot.held {
+    let is_judged = |why: Why| !matches!(why, Why::Frozen | Why::Thawing);
+    for held in snapshot.held.iter().filter(|held| is_judged(held.why)) {
         let Some(start_ms) = part.jobs.get(&held.job).and_then(|job| job.current.spec.timeout.start_ms) else {
             continue;
         };
@@ -41,7 +42,8 @@ fn shown(part: &Part, snapshot: &Snapshot) -> Verdict {
         if row.run.state.is_terminal() || may_be_settled(part, &row.run) {
             continue;
         }
-        let has_attempt = |shard: u32| row.attempts.iter().any(|attempt| attempt.shard == shard);
+        let is_reused = |shard: u32| part.reruns.get(id).is_some_and(|rerun| rerun.reused.contains(&shard));
+        let has_attempt = |shard: u32| is_reused(shard) || row.attempts.iter().any(|attempt| attempt.shard == shard);
         if let Some(shard) = (0..row.run.shards).find(|shard| !has_attempt(*shard) && !shown.contains(&(*id, *shard))) {
             return Err(Rule::Wakes.broken(format!("shard {shard} of {id} waits, and is not shown")));
         }

@@ -1,0 +1,74 @@
+//! Running again what has ended: the same job in the same version, with the same slot and parameter.
+//!
+//! A rerun is asked for by somebody, so pause and lateness do not matter to it; overlap, the cap and a freeze do. It may
+//! leave out the shards that had succeeded: those are settled from the start, and the run succeeds with the others.
+
+use std::sync::Arc;
+
+use super::Machine;
+use super::admit::Order;
+use super::message::{Answer, Effect, ReplyTo, RerunOrder};
+use super::pipeline::After;
+use crate::batch::{Origin, Rerun, Row};
+use crate::id::RunId;
+use crate::job::Overlap;
+use crate::time::Now;
+use crate::why::Why;
+
+impl Machine {
+    pub(super) fn rerun(&mut self, now: Now, order: RerunOrder, reply: ReplyTo, out: &mut Vec<Effect>) {
+        match self.try_rerun(now, order) {
+            Ok(run) => self.pipeline.after(After::Reply(reply, Answer::Triggered(run))),
+            Err(why) => out.push(Effect::Reply(reply, Answer::Refused(why))),
+        }
+    }
+
+    fn try_rerun(&mut self, now: Now, order: RerunOrder) -> Result<RunId, Why> {
+        let RerunOrder { of, definition, slot, param, mut reused, request_id } = order;
+        let job = definition.id;
+        let ix = self.jobs.find(job).ok_or(Why::JobUnknown)?;
+        let app = self.jobs.get(ix).app;
+        if self.is_frozen(app) {
+            return Err(Why::Frozen);
+        }
+        let compiled = definition.compile().map_err(|_| Why::Invalid)?;
+        if self.jobs.get(ix).is_broken || compiled.app != app {
+            return Err(Why::Invalid);
+        }
+        reused.retain(|shard| *shard < compiled.policy.shards);
+        reused.dedup();
+        let fresh = compiled.policy.shards - u32::try_from(reused.len()).expect("fewer than the shards");
+        if fresh == 0 || !reused.is_sorted() {
+            return Err(Why::Invalid);
+        }
+        // The version that runs again has a say in it, and so has the one in force.
+        let skips = compiled.policy.overlap == Overlap::Skip && self.jobs.get(ix).holders > 0;
+        if skips || self.overlaps(ix) {
+            return Err(Why::Overlap);
+        }
+        let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
+        let server_left = self.permits.saturating_sub(self.fleet.placed());
+        self.may_enter(app, fresh, app_left, server_left).map_err(|_| Why::PendingFull)?;
+        let pool = self.fleet.pool_of(app, &compiled.policy, &compiled.body.target, now.mono);
+        let run = self.admit_as(
+            now,
+            ix,
+            Order {
+                version: compiled.version,
+                policy: compiled.policy,
+                body: compiled.body,
+                pool,
+                slot,
+                origin: Origin::Rerun,
+                param,
+                first: None,
+                reused: &reused,
+            },
+        );
+        self.pipeline.write(Row::Rerun(Arc::new(Rerun { run, of, reused })));
+        if let Some(request_id) = request_id {
+            self.pipeline.write(Row::Request { job, request_id, run });
+        }
+        Ok(run)
+    }
+}

@@ -1,0 +1,134 @@
+//! The past can be read as it was written.
+
+use std::sync::Arc;
+
+use rota_core::batch::{Exception, Origin, Rerun, Row, Run};
+use rota_core::freeze::{Freeze, Missed, Thaw};
+use rota_core::id::{RunId, Version};
+use rota_core::job::JobState;
+use rota_core::time::UnixMs;
+
+use super::Open;
+use super::fixture::{Bench, ID, T, definition, row, success};
+use crate::history::{Covered, StateFilter};
+
+fn frozen(id: u64, thaw: Option<Missed>) -> Freeze {
+    let thaw = thaw.map(|missed| Thaw { until: T.plus_ms(9), at: T.plus_ms(8), by: "eve".into(), missed });
+    Freeze { id, app: None, after: T, at: T.plus_ms(1), by: "ann".into(), reason: "the disk burns".into(), thaw }
+}
+
+/// Every version and every change of state, with who and why.
+pub fn the_history_of_a_job_stays_readable(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let (settle, report) = (bench.job("settle"), bench.job("report"));
+    let said = |job, state, at: i64, reason: Option<&str>| Row::JobState {
+        job,
+        state,
+        at: T.plus_ms(at),
+        by: "ann".into(),
+        reason: reason.map(Arc::from),
+    };
+    bench.commit(vec![
+        said(settle, JobState::Paused, 1, Some("until v2")),
+        said(report, JobState::Deleted, 2, None),
+        Row::Definition(Box::new(definition(settle, 2, bench.app, "settle"))),
+        said(settle, JobState::Enabled, 3, None),
+    ]);
+    let bench = bench.reopen(open);
+    let past = &bench.query;
+    let versions =
+        |from| past.job_versions(settle, Version(from)).unwrap().iter().map(|d| d.version.0).collect::<Vec<_>>();
+    assert_eq!((versions(1), versions(2), versions(3)), (vec![1, 2], vec![2], vec![]));
+    let changes = |filter: StateFilter| {
+        let changes = past.state_changes(&filter).unwrap();
+        assert!(changes.is_sorted_by_key(|change| change.no) && changes.iter().all(|change| &*change.by == "ann"));
+        changes.iter().map(|change| (change.job, change.state, change.at.since_ms(T))).collect::<Vec<_>>()
+    };
+    let all = [(settle, JobState::Paused, 1), (report, JobState::Deleted, 2), (settle, JobState::Enabled, 3)];
+    assert_eq!(changes(StateFilter::default()), all);
+    assert_eq!(changes(StateFilter { job: Some(settle), ..StateFilter::default() }), [all[0], all[2]]);
+    assert_eq!(changes(StateFilter { state: Some(JobState::Deleted), ..StateFilter::default() }), [all[1]]);
+    assert_eq!(changes(StateFilter { since: Some(T.plus_ms(2)), ..StateFilter::default() }), all[1..]);
+    let first = past.state_changes(&StateFilter::default()).unwrap().remove(0);
+    assert_eq!(first.reason.as_deref(), Some("until v2"));
+    assert_eq!(changes(StateFilter { after: first.no, ..StateFilter::default() }), all[1..]);
+}
+
+/// Rows are read in order of their ids, of one job or of all, before and after upkeep.
+pub fn rows_are_read_in_order(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let (settle, report) = (bench.job("settle"), bench.job("report"));
+    let runs = [
+        bench.run(1, settle),
+        bench.skipped(2, report),
+        Run { origin: Origin::Manual, ..bench.run(3, settle) },
+        Run { slot_last: T.plus_ms(4_000), slots: 5, ..bench.skipped(4, settle) },
+    ];
+    bench.commit(runs.iter().rev().map(row).collect());
+    bench.commit(vec![
+        success(&runs[0]),
+        success(&runs[2]),
+        Row::Exception { job: report, exception: Some(Exception::Covered(T)) },
+    ]);
+    let look = |bench: &Bench| {
+        let ids = |from: u64, limit| {
+            let found = bench.query.runs_from(settle, RunId(ID + from), limit).unwrap();
+            found.iter().map(|run| run.id.0 - ID).collect::<Vec<_>>()
+        };
+        assert_eq!((ids(0, 9), ids(2, 9), ids(0, 2), ids(5, 9)), (vec![1, 3, 4], vec![3, 4], vec![1, 3], vec![]));
+        let ledger = bench.query.ledger(RunId(ID + 1), 9).unwrap();
+        assert_eq!(ledger.iter().map(|row| row.run.0 - ID).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        let whole = bench.query.run(RunId(ID + 4)).unwrap().unwrap();
+        assert_eq!(ledger[3], Covered::of(&whole));
+        assert_eq!(bench.query.ledger(RunId(ID + 2), 1).unwrap()[0].run, RunId(ID + 2));
+        let standing = bench.query.standing().unwrap();
+        assert!(standing.marks.contains(&(bench.partition, T)));
+        assert_eq!((standing.exceptions, standing.swept), (vec![(report, Exception::Covered(T))], 0));
+    };
+    look(&bench);
+    super::upkeep::all(&mut *bench.store, T.plus_ms(2 * 24 * 3_600_000));
+    super::upkeep::all(&mut *bench.store, T.plus_ms(3 * 24 * 3_600_000));
+    look(&bench);
+    look(&bench.reopen(open));
+}
+
+/// A freeze is found by whoever claims next, and by whoever asks; the later row of one replaces the earlier.
+pub fn freezes_are_kept(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let of_app = Freeze { app: Some(bench.app), ..frozen(2, None) };
+    bench.commit(vec![Row::Freeze(Box::new(frozen(1, None))), Row::Freeze(Box::new(of_app.clone()))]);
+    assert_eq!(bench.claim().freezes, [frozen(1, None), of_app.clone()]);
+    bench.commit(vec![Row::Freeze(Box::new(frozen(1, Some(Missed::FireOnce))))]);
+    let bench = bench.reopen(open);
+    assert_eq!(bench.loaded.freezes, [frozen(1, Some(Missed::FireOnce)), of_app.clone()]);
+    assert_eq!(bench.query.freezes().unwrap(), [of_app, frozen(1, Some(Missed::FireOnce))]);
+}
+
+/// Which run a run repeats.
+pub fn reruns_are_linked(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let job = bench.job("settle");
+    let run = Run { origin: Origin::Rerun, ..bench.run(5, job) };
+    let rerun = Arc::new(Rerun { run: run.id, of: RunId(ID), reused: vec![0, 2] });
+    bench.commit(vec![row(&run), Row::Rerun(Arc::clone(&rerun))]);
+    let loaded = bench.claim();
+    assert_eq!(loaded.open[0].rerun, Some(Arc::clone(&rerun)));
+    assert_eq!(bench.query.rerun(run.id).unwrap(), Some(rerun));
+    assert_eq!(bench.query.rerun(RunId(ID)).unwrap(), None);
+    assert_eq!(bench.query.reruns_of(RunId(ID)).unwrap(), [run.id]);
+}
+
+/// The times of processes, and how the last one ended.
+pub fn terms_are_noted(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    bench.store.begin(T, "0.1.0", "2026a").unwrap();
+    bench.store.end(T.plus_ms(500)).unwrap();
+    let mut bench = bench.reopen(open);
+    bench.store.begin(T.plus_ms(1_000), "0.2.0", "2026b").unwrap();
+    bench.store.upkeep(T.plus_ms(100_000)).unwrap();
+    let terms = bench.query.terms().unwrap();
+    let shown: Vec<_> = terms.iter().map(|term| (term.started_at, term.last_at(), term.stopped_at)).collect();
+    let ended: Option<UnixMs> = Some(T.plus_ms(500));
+    assert_eq!(shown, [(T.plus_ms(1_000), T.plus_ms(100_000), None), (T, T.plus_ms(500), ended)]);
+    assert_eq!((terms[0].version.as_str(), terms[1].tzdb.as_str()), ("0.2.0", "2026a"));
+}

@@ -1,0 +1,81 @@
+//! Reading the past.
+
+use std::sync::Arc;
+
+use rota_core::batch::{Rerun, Run};
+use rota_core::freeze::Freeze;
+use rota_core::id::{JobId, PartitionId, RunId, Version};
+use rota_core::job::Definition;
+
+use super::MemoryStore;
+use crate::history::{COVERED_MAX, Covered, History, PAST_MAX, Standing, StateChange, StateFilter, Term};
+use crate::store::Error;
+
+const MAX: usize = PAST_MAX as usize;
+
+impl History for MemoryStore {
+    fn job_versions(&self, job: JobId, from: Version) -> Result<Vec<Definition>, Error> {
+        self.with(|state| {
+            let versions = state.jobs.get(&job).into_iter().flatten();
+            Ok(versions.filter(|version| version.version >= from).take(MAX).cloned().collect())
+        })
+    }
+
+    fn state_changes(&self, filter: &StateFilter) -> Result<Vec<StateChange>, Error> {
+        self.with(|state| {
+            let fits = |change: &&StateChange| {
+                filter.job.is_none_or(|job| job == change.job)
+                    && filter.state.is_none_or(|state| state == change.state)
+                    && filter.since.is_none_or(|since| change.at >= since)
+                    && change.no > filter.after
+            };
+            Ok(state.history.iter().filter(fits).take(MAX).cloned().collect())
+        })
+    }
+
+    fn runs_from(&self, job: JobId, from: RunId, limit: u32) -> Result<Vec<Run>, Error> {
+        self.with(|state| {
+            let runs = state.runs.range(from..).map(|(_, run)| run).filter(|run| run.job == job);
+            Ok(runs.take(limit.min(PAST_MAX) as usize).cloned().collect())
+        })
+    }
+
+    fn ledger(&self, from: RunId, limit: u32) -> Result<Vec<Covered>, Error> {
+        self.with(|state| {
+            let runs = state.runs.range(from..).map(|(_, run)| run);
+            Ok(runs.take(limit.min(COVERED_MAX) as usize).map(Covered::of).collect())
+        })
+    }
+
+    fn standing(&self) -> Result<Standing, Error> {
+        self.with(|state| {
+            let marks = (0..).map(PartitionId).zip(state.headers.iter().map(|header| header.mark)).collect();
+            let exceptions = state.exceptions.iter().map(|(job, (_, exception))| (*job, *exception)).collect();
+            Ok(Standing { marks, exceptions, swept: state.swept })
+        })
+    }
+
+    fn terms(&self) -> Result<Vec<Term>, Error> {
+        self.with(|state| Ok(state.terms.iter().rev().take(MAX).cloned().collect()))
+    }
+
+    fn freezes(&self) -> Result<Vec<Freeze>, Error> {
+        self.with(|state| {
+            let mut all: Vec<Freeze> = state.freezes.values().cloned().collect();
+            all.sort_by_key(|freeze| std::cmp::Reverse((freeze.is_open(), freeze.at, freeze.id)));
+            all.truncate(MAX);
+            Ok(all)
+        })
+    }
+
+    fn rerun(&self, run: RunId) -> Result<Option<Arc<Rerun>>, Error> {
+        self.with(|state| Ok(state.reruns.get(&run).cloned()))
+    }
+
+    fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error> {
+        self.with(|state| {
+            let found = state.reruns.values().filter(|rerun| rerun.of == run);
+            Ok(found.map(|rerun| rerun.run).take(MAX).collect())
+        })
+    }
+}
