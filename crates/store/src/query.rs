@@ -78,6 +78,11 @@ impl SqliteQuery {
         SqliteQuery { file, key, byjob, work_max: WORK_MAX, idle: Mutex::new(Vec::new()) }
     }
 
+    /// What sealed values are opened with.
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
     /// Lets a question take so many units of ten thousand instructions.
     #[must_use]
     pub fn with_work_max(mut self, work_max: u32) -> SqliteQuery {
