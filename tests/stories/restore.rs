@@ -137,6 +137,12 @@ fn tell(since: &str) -> (Tale, Known) {
     tale.server.move_to(&new);
     let online = |server: &Value| server["workers_online"] == 4;
     wait_for("all workers, also the one that is not in the backup", || tale.server.api.get("/api/v1/server"), online);
+    // Frozen until somebody has looked: a second of slots passes, and none of them starts.
+    let first = rota_cron::UnixMs(unix_ms() + 1_500).0;
+    wait_for("some time", unix_ms, |now| *now > first);
+    assert!(tale.events().iter().all(|event| event.outcome.is_some() || event.at_ms < at_ms), "nothing starts frozen");
+    assert!(tale.cli("runs").contains("restored from the backup of"), "everybody sees it");
+    tale.cli("thaw --missed skip");
     tale.work(150);
     let paused_ms = tale.rest();
 

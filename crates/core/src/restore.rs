@@ -5,15 +5,17 @@
 //! if that is asked for, the newest of each job is left to fire once.
 //!
 //! Invariants: after these rows every slot up to `now` is covered, but for the one that each job may still fire; no run
-//! is open; an attempt that was not released keeps its place until its worker, or time, gives it back.
+//! is open; an attempt that was not released keeps its place until its worker, or time, gives it back; the partition is
+//! frozen, so that nothing starts before an operator has looked and thawed it.
 //!
-//! Absent on purpose: raising epochs and ids, which is the store's, and keeping the server from firing at once.
+//! Absent on purpose: raising epochs and ids, which is the store's.
 
 use std::collections::BTreeMap;
 
 use rota_cron::{Kind, Schedule};
 
 use crate::batch::{Attempt, AttemptState, Exception, Loaded, OpenRun, Origin, Row, Run, RunState};
+use crate::freeze::Freeze;
 use crate::id::{Block, JobId, RunId};
 use crate::job::{Definition, JobState};
 use crate::limits;
@@ -40,8 +42,8 @@ pub struct Counts {
     pub runs: u64,
 }
 
-/// The rows for one partition. A block with two ids for each job is enough.
-pub fn rows(loaded: &Loaded, since: Since, now: UnixMs, ids: &mut Block) -> (Vec<Row>, Counts) {
+/// The rows for one partition. A block with two ids for each job is enough. `reason` is what the freeze says.
+pub fn rows(loaded: &Loaded, since: Since, reason: &str, now: UnixMs, ids: &mut Block) -> (Vec<Row>, Counts) {
     let mut plan = Plan { since, now: now.max(loaded.mark), ids, rows: Vec::new(), counts: Counts::default() };
     for open in &loaded.open {
         plan.close(open);
@@ -52,6 +54,7 @@ pub fn rows(loaded: &Loaded, since: Since, now: UnixMs, ids: &mut Block) -> (Vec
         let upto = covered.get(&definition.id).map_or(loaded.mark, |slot| loaded.mark.max(*slot));
         plan.cover(definition, exceptions.get(&definition.id).copied(), upto);
     }
+    plan.freeze(&loaded.freezes, reason);
     (plan.rows, plan.counts)
 }
 
@@ -158,6 +161,22 @@ impl Plan<'_> {
                 self.rows.push(Row::JobState { job, state, at: self.now, by: "restore".into(), reason: None });
             }
         }
+    }
+
+    /// Slots up to now are decided; what comes later waits for a thaw. One that was frozen stays so.
+    fn freeze(&mut self, freezes: &[Freeze], reason: &str) {
+        if freezes.iter().any(|freeze| freeze.is_open() && freeze.app.is_none()) {
+            return;
+        }
+        self.rows.push(Row::Freeze(Box::new(Freeze {
+            id: freezes.iter().map(|freeze| freeze.id).max().unwrap_or(0) + 1,
+            app: None,
+            after: self.now,
+            at: self.now,
+            by: "restore".into(),
+            reason: reason.into(),
+            thaw: None,
+        })));
     }
 
     fn except(&mut self, definition: &Definition, exception: Option<Exception>) {

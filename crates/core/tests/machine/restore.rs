@@ -1,6 +1,7 @@
 //! What a store says that is a copy of an earlier one.
 
 use rota_core::batch::{AttemptState, Batch, RunState};
+use rota_core::freeze::Missed;
 use rota_core::id::{Block, Seq};
 use rota_core::job::{JobState, When};
 use rota_core::partition::{Answer, Config, Input, Machine, Outcome, ProbeAnswer};
@@ -10,12 +11,24 @@ use rota_port::store::{Outcome as Stored, Store};
 
 use super::rig::{P0, Rig, START, echo, story};
 
-/// Lets `ms` pass that the store knows nothing of, decides about them, and starts a machine.
+/// The same, and thaws it at once.
 fn restore(rig: &mut Rig, ms: u64, since: Since) -> Counts {
+    let counts = restore_frozen(rig, ms, since);
+    thaw(rig, Missed::Skip);
+    counts
+}
+
+fn thaw(rig: &mut Rig, missed: Missed) {
+    let answer = rig.answer(|reply| Input::Thaw { app: None, by: "test".into(), missed, reply });
+    assert_eq!(answer, Answer::Thawed { is_new: true });
+}
+
+/// Lets `ms` pass that the store knows nothing of, decides about them, and starts a machine.
+fn restore_frozen(rig: &mut Rig, ms: u64, since: Since) -> Counts {
     rig.advance(ms);
     let loaded = rig.store.claim(&[P0]).unwrap().remove(0);
     let first = rig.store.reserve_ids(rota_core::id::id_floor(rig.now.wall), 1_000).unwrap();
-    let (rows, counts) = rows(&loaded, since, rig.now.wall, &mut Block::new(first, first + 1_000));
+    let (rows, counts) = rows(&loaded, since, "restored", rig.now.wall, &mut Block::new(first, first + 1_000));
     let (at, seq) = (rig.now.wall, Seq(loaded.seq.0 + 1));
     let batch = Batch { partition: P0, epoch: loaded.epoch, seq, at, mark: at, floor: u64::MAX, rows };
     assert_eq!(rig.store.commit(&[batch]).unwrap(), [Stored::Applied]);
@@ -28,6 +41,29 @@ fn restore(rig: &mut Rig, ms: u64, since: Since) -> Counts {
 
 fn sent(rig: &Rig) -> Vec<i64> {
     rig.sends.iter().map(|send| (send.slot.0 - START) / 1_000).collect()
+}
+
+#[test]
+fn nothing_starts_before_a_thaw_and_then_what_was_decided_does() {
+    for (since, expected) in [
+        (Since::Skip, ["10..70 x7 skipped/restored", "80..90 x2 skipped/frozen"].as_slice()),
+        (Since::FireOnce, ["10..60 x6 skipped/restored", "70 dispatched", "80..90 x2 skipped/frozen"].as_slice()),
+    ] {
+        let mut rig = Rig::new();
+        rig.worker(1);
+        let job = rig.job("tick", echo(When::EveryMs(10_000)));
+        restore_frozen(&mut rig, 75_000, since);
+        rig.pass(20_000);
+        assert!(rig.sends.is_empty(), "{:?}", story(&rig.runs()));
+        assert!(matches!(rig.trigger(job), Answer::Refused(Why::Frozen)));
+        thaw(&mut rig, Missed::Skip);
+        rig.pass(1_000);
+        let mut told = story(&rig.runs());
+        told.sort();
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        assert_eq!(told, expected);
+    }
 }
 
 #[test]

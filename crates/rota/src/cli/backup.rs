@@ -129,7 +129,8 @@ fn text(done: &Done) -> String {
         "{data}  as of {}\n\
          {} slots since then are covered by rows (why: restored), {} jobs fire their newest one\n\
          {} runs that were open then are lost (why: restored): they may have ended since\n\
-         next    stop the old server for good, then: rota serve --data {data}\n",
+         frozen  nothing starts before you have looked\n\
+         next    stop the old server for good, then: rota serve --data {data}; rota thaw\n",
         done.taken_at, done.slots_covered, done.jobs_firing, done.runs_lost
     )
 }

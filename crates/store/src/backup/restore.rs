@@ -161,7 +161,8 @@ fn fill(archive: &mut dyn Read, what: &Restore, part: &Path) -> Result<Restored,
     let file = database_in(part);
     prepare(&file, &manifest, what).map_err(|error| OpenError::database(&file, error))?;
     let (mut store, _) = open_in(DataDir::open(part)?, manifest.partitions)?;
-    let counts = decide(&mut store, what)?;
+    let reason = format!("restored from the backup of {}; look first", UnixMs(manifest.taken_at_ms));
+    let counts = decide(&mut store, what, &reason)?;
     Ok(Restored { manifest, counts })
 }
 
@@ -272,14 +273,14 @@ fn drop_secrets(conn: &Connection, file: &Path) -> rusqlite::Result<()> {
 }
 
 /// Decides about everything since the backup, partition by partition.
-fn decide(store: &mut SqliteStore, what: &Restore) -> Result<Counts, RestoreError> {
+fn decide(store: &mut SqliteStore, what: &Restore, reason: &str) -> Result<Counts, RestoreError> {
     let all: Vec<PartitionId> = (0..store.partitions()).map(PartitionId).collect();
     let mut counts = Counts::default();
     for chunk in all.chunks(CHUNK) {
         for loaded in store.claim(chunk)? {
             let wanted = 2 * loaded.jobs.len() as u64 + 1;
             let first = store.reserve_ids(id_floor(what.now), wanted)?;
-            let (rows, found) = rows(&loaded, what.since, what.now, &mut Block::new(first, first + wanted));
+            let (rows, found) = rows(&loaded, what.since, reason, what.now, &mut Block::new(first, first + wanted));
             counts.slots += found.slots;
             counts.firing += found.firing;
             counts.runs += found.runs;
