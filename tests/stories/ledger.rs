@@ -14,7 +14,7 @@ pub(crate) fn rows(api: &Api, query: &str) -> Vec<Run> {
         let page: Page<Run> = serde_json::from_value(page).expect("a page of runs");
         rows.extend(page.items);
         match page.next {
-            Some(next) => before = format!("&before={next}"),
+            Some(next) => before = format!("&after={next}"),
             None => break,
         }
     }

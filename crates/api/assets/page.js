@@ -307,7 +307,7 @@ async function poll() {
   const asked = token;
   try {
     const [server, live, runs, workers] = await Promise.all(
-      ["/server", "/live", "/runs?limit=25", "/workers"].map(ask),
+      ["/server", "/live", "/runs?limit=25", "/workers?limit=1000"].map(ask),
     );
     if (asked !== token) return;
     sessionStorage.setItem("rota.token", token);

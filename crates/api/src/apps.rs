@@ -12,9 +12,11 @@ use rota_wire::rest;
 
 use crate::auth::{self, Admin, Reader};
 use crate::body::{Args, Json};
+use crate::cursor::{List, part};
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::state::State;
+use crate::tag::{Conditions, Shown, Tag, Tagged};
 use crate::tokens;
 use crate::view;
 
@@ -23,27 +25,64 @@ pub(crate) async fn list(
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
 ) -> Result<Answer<rest::Page<rest::App>>, Refusal> {
+    let args = Args::read(&uri, &["after", "limit"])?;
+    let (namespace, limit, after) = (args.namespace(), args.limit()?, args.after(List::Apps)?);
+    let mut apps = state.read(State::reload_apps).await?;
+    apps.retain(|app| app.namespace == namespace);
+    let (apps, next) = part(List::Apps, apps, |app| [u64::from(app.id.0)], after, limit);
+    Ok(Answer(rest::Page { items: apps.into_iter().map(shown).collect(), next }))
+}
+
+pub(crate) async fn get(
+    _: Reader,
+    conditions: Conditions,
+    Shared(state): Shared<Arc<State>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Shown<Answer<rest::App>>, Refusal> {
     let namespace = Args::read(&uri, &[])?.namespace();
-    let apps = state.read(State::reload_apps).await?;
-    let items = apps.into_iter().filter(|app| app.namespace == namespace).map(shown).collect();
-    Ok(Answer(rest::Page { items, next: None }))
+    let app = state.read(move |state| view::find_app(state, &namespace, &name)).await?;
+    conditions.show(Tag::of_app(&app), Answer(shown(app)))
 }
 
 pub(crate) async fn put(
     _: Admin,
+    conditions: Conditions,
     Shared(state): Shared<Arc<State>>,
     Path(name): Path<String>,
     uri: Uri,
     Json(body): Json<rest::AppPut>,
-) -> Result<Answer<rest::App>, Refusal> {
+) -> Result<Tagged<Answer<rest::App>>, Refusal> {
     let namespace = Args::read(&uri, &[])?.namespace();
     check_name("namespace", &namespace)?;
     check_name("name", &name)?;
     if body.pending_max == Some(0) {
         return Err(Refusal::invalid("pending_max", "0 would stop the app").hint("pause its jobs instead"));
     }
-    let app = reserve(&state, namespace, name, body.pending_max).await?;
-    Ok(Answer(shown(app)))
+    let app = state.carry(put_if(state.clone(), conditions, namespace, name, body.pending_max)).await?;
+    Ok(Tagged(Tag::of_app(&app), Answer(shown(app))))
+}
+
+/// Apps change here and nowhere else, so that what is seen in one's turn is what is changed.
+async fn put_if(
+    state: Arc<State>,
+    conditions: Conditions,
+    namespace: String,
+    name: String,
+    pending_max: Option<u32>,
+) -> Result<App, Refusal> {
+    let _turn = state.app_turn.acquire().await.map_err(Refusal::internal)?;
+    if !conditions.are_none() {
+        let (namespace, name) = (namespace.clone(), name.clone());
+        let current = state
+            .read(move |state| {
+                state.reload_apps()?;
+                Ok(state.directory.app_named(&namespace, &name))
+            })
+            .await?;
+        conditions.check(current.as_ref().map(Tag::of_app).as_ref())?;
+    }
+    reserve(&state, namespace, name, pending_max).await
 }
 
 /// Makes an app if it does not exist.

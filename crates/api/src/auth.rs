@@ -43,7 +43,12 @@ impl Tokens {
     }
 
     fn scope(&self, token: &str) -> Option<Scope> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&hash(token)).cloned()
+        self.scope_of(&hash(token))
+    }
+
+    /// What the token with this digest opens.
+    pub(crate) fn scope_of(&self, hash: &[u8; 32]) -> Option<Scope> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(hash).cloned()
     }
 }
 

@@ -122,6 +122,9 @@ impl Args {
                 return Err(Refusal::invalid(key, "this argument is given twice"));
             }
         }
+        if let Some(namespace) = args.get("namespace").filter(|namespace| !namespace.is_empty()) {
+            rota_core::job::check_name("namespace", namespace)?;
+        }
         Ok(Args(args))
     }
 

@@ -52,6 +52,7 @@ codes! {
     RunEnded "run_ended",
     RequestConflict "request_conflict",
     RequestOpen "request_open",
+    TokenInUse "token_in_use",
     WorkerIdTaken "worker_id_taken",
     Overlap "overlap",
     Frozen "frozen",
@@ -88,17 +89,19 @@ impl Code {
             Code::RunAmbiguous
             | Code::NameTaken
             | Code::SecretInUse
-            | Code::VersionConflict
             | Code::JobDeleted
             | Code::RunEnded
             | Code::RequestConflict
             | Code::RequestOpen
+            | Code::TokenInUse
             | Code::WorkerIdTaken
             | Code::Overlap
             | Code::RunOpen
             | Code::NothingToRerun
             | Code::Refused => StatusCode::CONFLICT,
             Code::Frozen => StatusCode::LOCKED,
+            // What the caller saw is its condition, be it in a header or an argument.
+            Code::VersionConflict => StatusCode::PRECONDITION_FAILED,
             Code::PendingFull => StatusCode::TOO_MANY_REQUESTS,
             Code::Overloaded | Code::NotOwner | Code::NotReady | Code::StoreUnavailable => {
                 StatusCode::SERVICE_UNAVAILABLE

@@ -16,6 +16,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::code::Code;
 use crate::state::State;
+use crate::tag::{IF_MATCH, IF_NONE_MATCH};
 
 /// Below this are the calls of people, programs and workers; the rest stands beside it.
 pub(crate) const API: &str = "/api/v1";
@@ -36,6 +37,8 @@ pub(crate) enum Opens {
 /// What an argument may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
+    /// Tags in quotes, or `*`.
+    Tags,
     Text,
     /// A name, or a number that stands for it.
     Name,
@@ -116,6 +119,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) about: &'static str,
     pub(crate) content: Content,
+    pub(crate) has_etag: bool,
 }
 
 /// One entry.
@@ -129,6 +133,7 @@ pub(crate) struct Endpoint {
     pub(crate) about: &'static str,
     pub(crate) opens: Opens,
     pub(crate) args: Vec<Arg>,
+    pub(crate) headers: Vec<Arg>,
     pub(crate) takes: Option<(Body, Value)>,
     pub(crate) answers: Vec<Answer>,
     pub(crate) codes: BTreeSet<Code>,
@@ -159,6 +164,7 @@ impl Endpoint {
             about: "",
             opens: Opens::All,
             args: vec![NAMESPACE],
+            headers: Vec::new(),
             takes: None,
             answers: Vec::new(),
             codes,
@@ -200,6 +206,20 @@ impl Endpoint {
         self
     }
 
+    /// It answers with a tag, and not at all if the caller has seen it.
+    pub(crate) fn tagged(mut self) -> Endpoint {
+        for answer in &mut self.answers {
+            answer.has_etag = true;
+        }
+        self.headers.extend([IF_MATCH, IF_NONE_MATCH]);
+        self.codes.insert(Code::VersionConflict);
+        if self.method == "get" {
+            let about = "it is as the caller has seen it";
+            self.answers.push(Answer { status: 304, about, content: Content::Nothing, has_etag: true });
+        }
+        self
+    }
+
     /// A JSON body, with an example of it that would be taken.
     pub(crate) fn takes<T: ToSchema>(mut self, example: Value) -> Endpoint {
         self.takes = Some((body::<T>(), example));
@@ -209,13 +229,13 @@ impl Endpoint {
 
     /// An answer with a JSON body.
     pub(crate) fn answers(mut self, status: u16, about: &'static str, body: Body) -> Endpoint {
-        self.answers.push(Answer { status, about, content: Content::Json(body) });
+        self.answers.push(Answer { status, about, content: Content::Json(body), has_etag: false });
         self
     }
 
     /// An answer with something else, or with nothing.
     pub(crate) fn answers_with(mut self, status: u16, about: &'static str, content: Content) -> Endpoint {
-        self.answers.push(Answer { status, about, content });
+        self.answers.push(Answer { status, about, content, has_etag: false });
         self
     }
 

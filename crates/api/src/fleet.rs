@@ -13,6 +13,7 @@ use rota_wire::rest;
 
 use crate::auth::Reader;
 use crate::body::Args;
+use crate::cursor::{List, part};
 use crate::duration::human;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -23,8 +24,9 @@ pub(crate) async fn list(
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
 ) -> Result<Answer<rest::Page<rest::Worker>>, Refusal> {
-    let args = Args::read(&uri, &["app"])?;
-    let items = state.read(move |state| {
+    let args = Args::read(&uri, &["app", "after", "limit"])?;
+    let (limit, after) = (args.limit()?, args.after(List::Workers)?);
+    let page = state.read(move |state| {
         let namespace = args.namespace();
         let app = args.text("app").map(|app| view::find_app(state, &namespace, app)).transpose()?;
         let snapshots = state.intake.snapshots();
@@ -33,12 +35,15 @@ pub(crate) async fn list(
         let mut items = Vec::new();
         for (registration, stored) in state.query.workers(app.map(|app| app.id))? {
             if state.app(registration.app)?.is_none_or(|app| app.namespace == namespace) {
-                items.push(worker(state, &names, registration, stored, &live)?);
+                items.push((registration, stored));
             }
         }
-        Ok(items)
+        let key = |(registration, _): &(Registration, WorkerState)| [u64::from(registration.id.0)];
+        let (items, next) = part(List::Workers, items, key, after, limit);
+        let shown = |(registration, stored)| worker(state, &names, registration, stored, &live);
+        Ok(rest::Page { items: items.into_iter().map(shown).collect::<Result<_, _>>()?, next })
     });
-    Ok(Answer(rest::Page { items: items.await?, next: None }))
+    Ok(Answer(page.await?))
 }
 
 /// Live workers by id, without the hosts of URL jobs.

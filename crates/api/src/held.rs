@@ -14,6 +14,7 @@ use rota_wire::rest;
 
 use crate::auth::Reader;
 use crate::body::Args;
+use crate::cursor::{List, ordered, part};
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::view::{self, Names};
@@ -23,8 +24,9 @@ pub(crate) async fn list(
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
 ) -> Result<Answer<rest::Page<rest::Held>>, Refusal> {
-    let args = Args::read(&uri, &["job", "app"])?;
-    let items = state.read(move |state| {
+    let args = Args::read(&uri, &["job", "app", "after", "limit"])?;
+    let (limit, after) = (args.limit()?, args.after(List::Held)?);
+    let page = state.read(move |state| {
         let namespace = args.namespace();
         let app = args.text("app").map(|app| view::find_app(state, &namespace, app)).transpose()?.map(|app| app.id);
         let job = args.text("job").map(|job| view::find_job(state, &namespace, job)).transpose()?.map(|job| job.id);
@@ -37,12 +39,19 @@ pub(crate) async fn list(
             let Some(owner) = names.job(slot.job, None)?.app else { continue };
             let is_here = state.app(owner)?.is_none_or(|app| app.namespace == namespace);
             if is_here && app.is_none_or(|app| app == owner) {
-                items.push(shown(&mut names, &slot)?);
+                items.push(slot);
             }
         }
-        Ok(items)
+        let (items, next) = part(List::Held, items, key, after, limit);
+        let items = items.iter().map(|slot| shown(&mut names, slot)).collect::<Result<_, _>>()?;
+        Ok(rest::Page { items, next })
     });
-    Ok(Answer(rest::Page { items: items.await?, next: None }))
+    Ok(Answer(page.await?))
+}
+
+/// Longest first. A job waits with one slot at a time, and since when does not change while it does.
+fn key(held: &Held) -> [u64; 2] {
+    [ordered(held.since.0), u64::from(held.job.0)]
 }
 
 /// The held slots that are known one by one, at most [`LISTED_MAX`].

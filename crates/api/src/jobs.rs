@@ -17,6 +17,7 @@ use crate::apps;
 use crate::auth::{Admin, Reader};
 use crate::body::{Args, JOB_BYTES_MAX, Json};
 use crate::code::Code;
+use crate::cursor::{self, List};
 use crate::freeze;
 use crate::held;
 use crate::history;
@@ -25,6 +26,7 @@ use crate::refusal::Refusal;
 use crate::secrets;
 use crate::spec;
 use crate::state::State;
+use crate::tag::{Conditions, Shown, Tag, Tagged};
 use crate::view;
 
 /// Who made a change, until there are users.
@@ -36,13 +38,14 @@ pub(crate) async fn list(
     uri: Uri,
 ) -> Result<Answer<rest::Page<rest::Job>>, Refusal> {
     let args = Args::read(&uri, &["app", "after", "limit"])?;
-    let (limit, after) = (args.limit()?, args.number::<u32>("after")?.unwrap_or(0));
+    let (limit, after) = (args.limit()?, args.after(List::Jobs)?);
+    let after = JobId(after.and_then(|[id]| u32::try_from(id).ok()).unwrap_or(0));
     let page = state.read(move |state| {
         let namespace = args.namespace();
         let app = args.text("app").map(|app| view::find_app(state, &namespace, app)).transpose()?;
-        let found = state.query.jobs(app.map(|app| app.id), JobId(after), limit)?;
+        let found = state.query.jobs(app.map(|app| app.id), after, limit)?;
         let is_full = found.len() >= limit as usize;
-        let next = found.last().filter(|_| is_full).map(|last| last.id.to_string());
+        let next = found.last().filter(|_| is_full).map(|last| cursor::write(List::Jobs, &[u64::from(last.id.0)]));
         let held = held::by_job(state);
         let mut items = Vec::with_capacity(found.len());
         for definition in &found {
@@ -57,18 +60,20 @@ pub(crate) async fn list(
 
 pub(crate) async fn get(
     reader: Reader,
+    conditions: Conditions,
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
     uri: Uri,
-) -> Result<Answer<rest::Job>, Refusal> {
+) -> Result<Shown<Answer<rest::Job>>, Refusal> {
     let namespace = Args::read(&uri, &[])?.namespace();
     let found = state.read(move |state| {
         let definition = view::find_job(state, &namespace, &job)?;
         let mut shown = view::job(state, reader, &definition, held::by_job(state).get(&definition.id))?;
         shown.paused = history::pause_of(state, &definition)?;
-        Ok(shown)
+        Ok((Tag::of_job(&definition), shown))
     });
-    Ok(Answer(found.await?))
+    let (tag, shown) = found.await?;
+    conditions.show(tag, Answer(shown))
 }
 
 pub(crate) async fn version(
@@ -95,7 +100,7 @@ pub(crate) async fn create(
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
     Json(body): Json<rest::JobSpec, JOB_BYTES_MAX>,
-) -> Result<(StatusCode, Answer<rest::JobSaved>), Refusal> {
+) -> Result<(StatusCode, Tagged<Answer<rest::JobSaved>>), Refusal> {
     Args::read(&uri, &[])?;
     let spec = spec::read(&body)?;
     let app_name = spec::app_of(&body)?.to_owned();
@@ -120,7 +125,8 @@ pub(crate) async fn create(
         by: BY.to_owned(),
     };
     let saved = state.carry(define_new(state.clone(), definition, app)).await?;
-    Ok((StatusCode::CREATED, Answer(saved)))
+    let tag = Tag::of_saved(&saved);
+    Ok((StatusCode::CREATED, Tagged(tag, Answer(saved))))
 }
 
 /// Takes the name, then defines the job; gives the name back if that is refused.
@@ -201,11 +207,12 @@ fn saved(
 
 pub(crate) async fn edit(
     _: Admin,
+    conditions: Conditions,
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
     uri: Uri,
     Json(body): Json<rest::JobSpec, JOB_BYTES_MAX>,
-) -> Result<Answer<rest::JobSaved>, Refusal> {
+) -> Result<Tagged<Answer<rest::JobSaved>>, Refusal> {
     let args = Args::read(&uri, &["version"])?;
     let expected = args.number::<u32>("version")?.map(Version);
     let namespace = body.namespace.clone();
@@ -216,6 +223,7 @@ pub(crate) async fn edit(
             Ok((current, app))
         })
         .await?;
+    conditions.check(Some(&Tag::of_job(&current)))?;
     check_identity(&current, &app, &body)?;
     let spec = spec::read(&body)?;
     // A job that has finished fires again if its new schedule has a slot to come.
@@ -228,7 +236,8 @@ pub(crate) async fn edit(
     let definition = Definition { spec, state: standing, at: state.now(), by: BY.to_owned(), ..current };
     let wanted = body.paused.map(|paused| if paused { JobState::Paused } else { JobState::Enabled });
     let command = redefine(state.clone(), definition, expected, app, wanted.filter(|wanted| *wanted != standing));
-    Ok(Answer(state.carry(command).await?))
+    let saved = state.carry(command).await?;
+    Ok(Tagged(Tag::of_saved(&saved), Answer(saved)))
 }
 
 fn check_identity(current: &Definition, app: &App, body: &rest::JobSpec) -> Result<(), Refusal> {
@@ -254,7 +263,7 @@ async fn redefine(
 ) -> Result<rest::JobSaved, Refusal> {
     let mut saved = define(&state, definition.clone(), Some(expected), &app).await?;
     if let Some(wanted) = wanted {
-        let now = set_state(&state, &definition, wanted, None).await?;
+        let now = set_state(&state, &definition, wanted, false, None).await?;
         let job = spec::compile(&definition.spec, definition.id, app.id, &definition.name, wanted)?;
         saved.next_slots =
             spec::next_slots(&job, state.now(), 3).into_iter().map(|slot| job.body.zone.format(slot)).collect();
@@ -266,64 +275,74 @@ async fn redefine(
 
 pub(crate) async fn pause(
     _: Admin,
+    conditions: Conditions,
     state: Shared<Arc<State>>,
     path: Path<String>,
     uri: Uri,
     Json(body): Json<rest::Reason>,
-) -> Result<Answer<rest::JobNow>, Refusal> {
-    change(state, path, uri, JobState::Paused, body).await
+) -> Result<Tagged<Answer<rest::JobNow>>, Refusal> {
+    change(conditions, state, path, uri, JobState::Paused, body).await
 }
 
 pub(crate) async fn resume(
     _: Admin,
+    conditions: Conditions,
     state: Shared<Arc<State>>,
     path: Path<String>,
     uri: Uri,
     Json(body): Json<rest::Reason>,
-) -> Result<Answer<rest::JobNow>, Refusal> {
-    change(state, path, uri, JobState::Enabled, body).await
+) -> Result<Tagged<Answer<rest::JobNow>>, Refusal> {
+    change(conditions, state, path, uri, JobState::Enabled, body).await
 }
 
 pub(crate) async fn delete(
     _: Admin,
+    conditions: Conditions,
     state: Shared<Arc<State>>,
     path: Path<String>,
     uri: Uri,
-) -> Result<Answer<rest::JobNow>, Refusal> {
-    change(state, path, uri, JobState::Deleted, rest::Reason::default()).await
+) -> Result<Tagged<Answer<rest::JobNow>>, Refusal> {
+    change(conditions, state, path, uri, JobState::Deleted, rest::Reason::default()).await
 }
 
 async fn change(
+    conditions: Conditions,
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
     uri: Uri,
     wanted: JobState,
     said: rest::Reason,
-) -> Result<Answer<rest::JobNow>, Refusal> {
+) -> Result<Tagged<Answer<rest::JobNow>>, Refusal> {
     let namespace = Args::read(&uri, &[])?.namespace();
     let reason = said.reason.map(|reason| freeze::check_reason(&reason)).transpose()?;
     let reason = reason.filter(|reason| !reason.is_empty());
     let definition = state.read(move |state| view::find_living_job(state, &namespace, &job)).await?;
+    conditions.check(Some(&Tag::of_job(&definition)))?;
     let shared = state.clone();
+    let version = definition.version;
     let command = async move {
-        let now = set_state(&shared, &definition, wanted, reason).await?;
+        let now = set_state(&shared, &definition, wanted, !conditions.are_none(), reason).await?;
         if wanted == JobState::Deleted {
             // If this is lost, whoever takes the name next finds its job deleted, and gives it back then.
             shared.intake.reserve(Reservation::JobNameBack { job: definition.id }).await?;
         }
         Ok(now)
     };
-    Ok(Answer(state.carry(command).await?))
+    let now = state.carry(command).await?;
+    Ok(Tagged(Tag::of_now(&now, version), Answer(now)))
 }
 
+/// Sets a job's state; if it must be as it was read, the machine says whether it still is.
 async fn set_state(
     state: &Arc<State>,
     definition: &Definition,
     wanted: JobState,
+    must_be_as_read: bool,
     reason: Option<Arc<str>>,
 ) -> Result<rest::JobNow, Refusal> {
     let job = definition.id;
-    let ask = move |reply| Input::SetState { job, state: wanted, by: Arc::from(BY), reason, reply };
+    let expected = must_be_as_read.then_some((definition.version, definition.state));
+    let ask = move |reply| Input::SetState { job, state: wanted, expected, by: Arc::from(BY), reason, reply };
     let answer = state.ask(definition.app, ask).await?;
     let partition::Answer::StateSet { state: now, next } = answer else { return Err(Refusal::internal(answer)) };
     let zone = view::zone(&definition.spec.zone);

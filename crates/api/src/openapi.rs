@@ -23,6 +23,9 @@ const ABOUT: &str = "Rota decides when work runs, who runs it, and proves that i
     an offset. Durations in a job are text with a unit (`500ms`, `30s`, `5m`, `2h`, `1d`); elsewhere they are \
     milliseconds, and say so in their name. A refusal is an `Error`, and its `code` has a page of its own.";
 
+/// A list of tags, as a header carries them.
+const TAGS: &str = r#"^(\*|(W/)?"[!#-~]*"( *, *(W/)?"[!#-~]*")*)$"#;
+
 pub(crate) async fn get(Shared(state): Shared<Arc<State>>) -> Response {
     let headers = [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-cache")];
     (headers, state.document.clone()).into_response()
@@ -86,6 +89,7 @@ fn reference(name: &str) -> Value {
 fn operation(entry: &Endpoint, schemas: &mut Schemas) -> Value {
     let mut parameters: Vec<Value> = in_path(&entry.path).map(path_parameter).collect();
     parameters.extend(entry.args.iter().map(|arg| parameter(arg, "query")));
+    parameters.extend(entry.headers.iter().map(|arg| parameter(arg, "header")));
     let mut operation = json!({
         "operationId": entry.name,
         "tags": [tag(&entry.path)],
@@ -96,8 +100,11 @@ fn operation(entry: &Endpoint, schemas: &mut Schemas) -> Value {
         operation["parameters"] = json!(parameters);
     }
     if let Some((body, example)) = &entry.takes {
-        let content = json!({"schema": schemas.add(body), "example": example});
-        operation["requestBody"] = json!({"content": {"application/json": content}, "required": true});
+        let schema = schemas.add(body);
+        // No body is an empty object.
+        let is_required = !schemas.0[&body.name]["required"].is_null();
+        let content = json!({"schema": schema, "example": example});
+        operation["requestBody"] = json!({"content": {"application/json": content}, "required": is_required});
     }
     operation["security"] = match entry.opens {
         Opens::All => json!([]),
@@ -134,6 +141,7 @@ fn path_parameter(name: &str) -> Value {
 fn parameter(arg: &Arg, place: &str) -> Value {
     let schema = match arg.shape {
         Shape::Text | Shape::Instant => json!({"type": "string"}),
+        Shape::Tags => json!({"type": "string", "pattern": TAGS}),
         Shape::Name => json!({"type": "string", "maxLength": 100}),
         Shape::Number { min, max } => number(min, max),
         Shape::Word(words) => json!({"type": "string", "enum": words}),
@@ -167,6 +175,9 @@ fn response(answer: &Answer, schemas: &mut Schemas) -> Value {
         Content::Nothing => {}
         Content::Json(body) => response["content"] = json!({"application/json": {"schema": schemas.add(body)}}),
         Content::Text(kind) => response["content"] = json!({*kind: {"schema": kind_of(kind)}}),
+    }
+    if answer.has_etag {
+        response["headers"] = json!({"ETag": {"schema": {"type": "string"}, "required": true}});
     }
     response
 }

@@ -1,4 +1,5 @@
-//! The page on `/`: three static files in the binary, which ask this API like anyone else.
+//! The page on `/`, and the one on `/api/docs` that shows the OpenAPI document: static files in the binary, which ask
+//! this API like anyone else.
 //!
 //! The page carries no data and needs no token; its script asks for one and keeps it in the tab's session storage.
 //! The policy forbids everything that does not come from this server, and all inline code.
@@ -27,7 +28,7 @@ fn file(kind: &'static str, text: &'static str) -> Response {
 }
 
 /// The files of the pages, by path. They are no part of the API, and the document of the API does not know them.
-pub(crate) fn files() -> [(&'static str, MethodRouter<Arc<State>>); 3] {
+pub(crate) fn files() -> [(&'static str, MethodRouter<Arc<State>>); 6] {
     const HTML: &str = "text/html; charset=utf-8";
     const STYLE: &str = "text/css; charset=utf-8";
     const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -35,6 +36,9 @@ pub(crate) fn files() -> [(&'static str, MethodRouter<Arc<State>>); 3] {
         ("/", HTML, include_str!("../assets/index.html")),
         ("/page.css", STYLE, include_str!("../assets/page.css")),
         ("/page.js", SCRIPT, include_str!("../assets/page.js")),
+        ("/api/docs", HTML, include_str!("../assets/docs.html")),
+        ("/docs.css", STYLE, include_str!("../assets/docs.css")),
+        ("/docs.js", SCRIPT, include_str!("../assets/docs.js")),
     ]
     .map(|(path, kind, text)| (path, get(move || ready(file(kind, text)))))
 }
@@ -43,15 +47,17 @@ pub(crate) fn files() -> [(&'static str, MethodRouter<Arc<State>>); 3] {
 mod tests {
     #[test]
     fn the_page_asks_nobody_else_and_has_no_inline_code() {
-        let html = include_str!("../assets/index.html");
-        let all = [html, include_str!("../assets/page.css"), include_str!("../assets/page.js")].concat();
+        let html = [include_str!("../assets/index.html"), include_str!("../assets/docs.html")].concat();
+        let styles = [include_str!("../assets/page.css"), include_str!("../assets/docs.css")].concat();
+        let scripts = [include_str!("../assets/page.js"), include_str!("../assets/docs.js")].concat();
+        let all = [html.clone(), styles, scripts].concat();
         for forbidden in ["http://", "https://", "//cdn", "@import", "innerHTML", "eval("] {
             assert!(!all.contains(forbidden), "{forbidden}");
         }
         for forbidden in [" style=", " onclick=", "<style", "javascript:"] {
             assert!(!html.contains(forbidden), "{forbidden}");
         }
-        assert_eq!(html.matches("<script").count(), html.matches("<script src=\"/page.js\"").count());
+        assert_eq!(html.matches("<script").count(), html.matches("<script src=\"/").count());
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::Json as Answer;
 use axum::extract::State as Shared;
 use http::Uri;
-use rota_core::batch::{Origin, RunState};
+use rota_core::batch::{Attempt, Origin, RunState};
+use rota_core::id::RunId;
 use rota_core::partition::{self, Input};
 use rota_core::why::Why;
 use rota_port::logs::LogKey;
@@ -15,6 +16,7 @@ use rota_wire::rest;
 use crate::auth::{Admin, Reader};
 use crate::body::Args;
 use crate::code::Code;
+use crate::cursor::{self, List, part};
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::spec;
@@ -26,6 +28,9 @@ use crate::view::{self, Names};
 const LOG_BYTES: u32 = 64 << 10;
 pub(crate) const LOG_BYTES_MAX: u32 = 1 << 20;
 
+/// Attempts that stand in the answer about a run; the others are a list of their own.
+const ATTEMPTS_IN_RUN_MAX: u32 = 1_000;
+
 const ORIGINS: [(&str, Origin); 4] =
     [("schedule", Origin::Schedule), ("manual", Origin::Manual), ("api", Origin::Api), ("rerun", Origin::Rerun)];
 
@@ -34,12 +39,13 @@ pub(crate) async fn list(
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
 ) -> Result<Answer<rest::Page<rest::Run>>, Refusal> {
-    let args = Args::read(&uri, &["job", "app", "state", "origin", "since", "before", "limit"])?;
+    let args = Args::read(&uri, &["job", "app", "state", "origin", "since", "after", "limit"])?;
     let states: Vec<(&str, RunState)> = RunState::ALL.iter().map(|state| (state.word(), *state)).collect();
     let filter = RunFilter {
         state: spec::word("state", args.text("state"), &states)?,
         origin: spec::word("origin", args.text("origin"), &ORIGINS)?,
         since: args.instant("since", state.now())?,
+        before: args.after(List::Runs)?.map(|[id]| RunId(id)),
         limit: args.limit()?,
         ..RunFilter::default()
     };
@@ -50,10 +56,9 @@ fn page(state: &State, args: &Args, mut filter: RunFilter) -> Result<rest::Page<
     let namespace = args.namespace();
     filter.app = args.text("app").map(|app| view::find_app(state, &namespace, app)).transpose()?.map(|app| app.id);
     filter.job = args.text("job").map(|job| view::find_job(state, &namespace, job)).transpose()?.map(|job| job.id);
-    filter.before = args.text("before").map(|run| view::find_run(state, run)).transpose()?.map(|run| run.id);
     let runs = state.query.runs(&filter)?;
     let is_full = runs.len() >= filter.limit as usize;
-    let next = runs.last().filter(|_| is_full).map(|last| last.id.to_string());
+    let next = runs.last().filter(|_| is_full).map(|last| cursor::write(List::Runs, &[last.id.0]));
     let mut names = Names::new(state);
     let mut items = Vec::with_capacity(runs.len());
     for run in &runs {
@@ -76,14 +81,43 @@ pub(crate) async fn get(
         let attempts = state.query.attempts(run.id)?;
         let mut names = Names::new(state);
         let zone = names.job(run.job, Some(run.version))?.zone;
+        let shown = names.run(&run, &attempts)?;
+        let (attempts, attempts_next) = part(List::Attempts, attempts, attempt_key, None, ATTEMPTS_IN_RUN_MAX);
         Ok(rest::RunDetail {
-            run: names.run(&run, &attempts)?,
+            run: shown,
             param: run.param.as_deref().map(str::to_owned),
             attempts: attempts.iter().map(|attempt| names.attempt(attempt, &zone)).collect::<Result<_, _>>()?,
+            attempts_next,
             waiting: names.waiting(run.id).iter().map(view::waiting).collect(),
         })
     });
     Ok(Answer(detail.await?))
+}
+
+fn attempt_key(attempt: &Attempt) -> [u64; 2] {
+    [u64::from(attempt.shard), u64::from(attempt.no)]
+}
+
+pub(crate) async fn attempts(
+    _: Reader,
+    Shared(state): Shared<Arc<State>>,
+    Path(run): Path<String>,
+    uri: Uri,
+) -> Result<Answer<rest::Page<rest::Attempt>>, Refusal> {
+    let args = Args::read(&uri, &["shard", "after", "limit"])?;
+    let (limit, after) = (args.limit()?, args.after(List::Attempts)?);
+    let shard: Option<u32> = args.number("shard")?;
+    let page = state.read(move |state| {
+        let run = view::find_run(state, &run)?;
+        let mut attempts = state.query.attempts(run.id)?;
+        attempts.retain(|attempt| shard.is_none_or(|shard| shard == attempt.shard));
+        let (attempts, next) = part(List::Attempts, attempts, attempt_key, after, limit);
+        let mut names = Names::new(state);
+        let zone = names.job(run.job, Some(run.version))?.zone;
+        let items = attempts.iter().map(|attempt| names.attempt(attempt, &zone)).collect::<Result<_, _>>()?;
+        Ok(rest::Page { items, next })
+    });
+    Ok(Answer(page.await?))
 }
 
 pub(crate) async fn why(

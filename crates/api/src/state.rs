@@ -121,6 +121,8 @@ pub struct State {
     /// The OpenAPI document, as it is served.
     pub(crate) document: Bytes,
     clock: Clock,
+    /// Whoever has it may change apps.
+    pub(crate) app_turn: Semaphore,
     reads: Semaphore,
     commands: TaskTracker,
 }
@@ -164,6 +166,7 @@ impl State {
             directory: Directory::default(),
             counts: Counts::default(),
             clock: parts.clock,
+            app_turn: Semaphore::new(1),
             reads: Semaphore::new(READS_MAX),
             commands: TaskTracker::new(),
         };

@@ -10,6 +10,8 @@ use rota_wire::rest;
 
 use crate::auth::{self, Admin};
 use crate::body::{Args, Json};
+use crate::code::Code;
+use crate::cursor::{List, ordered, part};
 use crate::refusal::Refusal;
 use crate::state::State;
 
@@ -21,13 +23,25 @@ pub(crate) async fn list(
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
 ) -> Result<Answer<rest::Page<rest::Token>>, Refusal> {
-    Args::read(&uri, &[])?;
-    let items = state.read(|state| {
-        let mut tokens = state.query.tokens()?;
-        tokens.sort_by(|a, b| (&a.scope, a.at, a.hash).cmp(&(&b.scope, b.at, b.hash)));
-        tokens.iter().map(|token| shown(state, token)).collect()
+    let args = Args::read(&uri, &["after", "limit"])?;
+    let (limit, after) = (args.limit()?, args.after(List::Tokens)?);
+    let page = state.read(move |state| {
+        let (tokens, next) = part(List::Tokens, state.query.tokens()?, key, after, limit);
+        let items = tokens.iter().map(|token| shown(state, token)).collect::<Result<_, _>>()?;
+        Ok(rest::Page { items, next })
     });
-    Ok(Answer(rest::Page { items: items.await?, next: None }))
+    Ok(Answer(page.await?))
+}
+
+/// By scope, then by age; the digest tells apart what was made in the same instant.
+fn key(token: &Token) -> [u64; 4] {
+    let (scope, app) = match token.scope {
+        Scope::Admin => (0, 0),
+        Scope::Read => (1, 0),
+        Scope::Worker(app) => (2, app.0),
+    };
+    let [a, b, c, d, e, f, g, h, ..] = token.hash;
+    [scope, u64::from(app), ordered(token.at.0), u64::from_be_bytes([a, b, c, d, e, f, g, h])]
 }
 
 pub(crate) async fn create(
@@ -59,6 +73,12 @@ fn scope(word: &str) -> Result<Scope, Refusal> {
 
 /// Makes a token valid. Those before the newest are revoked first, so that with this one two are.
 pub(crate) async fn keep(state: Arc<State>, token: Token) -> Result<(), Refusal> {
+    if state.tokens.scope_of(&token.hash).is_some_and(|scope| scope != token.scope) {
+        // What it opens is for its holder to know.
+        return Err(Refusal::new(Code::TokenInUse, "this token is valid here for something else")
+            .field("adopt")
+            .hint("every use has a token of its own: adopt another one, or let one be made"));
+    }
     for what in [Reservation::TokensBack { scope: token.scope.clone() }, Reservation::Token(token)] {
         let reserved = state.intake.reserve(what).await?;
         if reserved != Reserved::Done {

@@ -3,6 +3,7 @@
 //! | call | takes | answers |
 //! |---|---|---|
 //! | `GET /apps` | | [`Page`] of [`App`] |
+//! | `GET /apps/{name}` | | [`App`] |
 //! | `PUT /apps/{name}` | [`AppPut`] | [`App`] |
 //! | `POST /apps/{name}/token` | [`TokenAsk`] | [`TokenMade`] |
 //! | `GET /tokens` | | [`Page`] of [`Token`] |
@@ -19,8 +20,9 @@
 //! | `GET /jobs/{job}/diff?from=&to=` | | [`JobDiff`] |
 //! | `GET /jobs/{job}/why?at=` | | [`SlotStory`] |
 //! | `POST /jobs/{job}/trigger` | [`Trigger`] | 201 or, for a repeated `request_id`, 200, [`Triggered`] |
-//! | `GET /runs?job=&app=&state=&since=&before=&limit=` | | [`Page`] of [`Run`] |
+//! | `GET /runs?job=&app=&state=&since=&after=&limit=` | | [`Page`] of [`Run`] |
 //! | `GET /runs/{run}` | | [`RunDetail`] |
+//! | `GET /runs/{run}/attempts?shard=` | | [`Page`] of [`Attempt`] |
 //! | `GET /runs/{run}/why` | | [`Story`] |
 //! | `GET /runs/{run}/logs?shard=&attempt=&from=&bytes=` | | [`LogWindow`] |
 //! | `POST /runs/{run}/kill` | | [`Killed`] |
@@ -38,6 +40,8 @@
 //!
 //! Every call takes `?namespace=`, `default` if absent. `{job}` is a name or an id. `{run}` is what was printed
 //! (`r…`), or a suffix of it that names one recent run, or `id:` and the decimal number.
+//!
+//! Lists take `?limit=&after=`. Jobs and apps carry an `ETag`; what changes them heeds `If-Match`.
 //!
 //! Times are RFC 3339 with an offset. Durations in a job's specification are text with a unit: `500ms`, `30s`, `5m`,
 //! `2h`, `1d`; elsewhere they are milliseconds, and say so in their name. Refusals are [`crate::error::Error`].
@@ -71,7 +75,7 @@ use serde::{Deserialize, Serialize};
 pub struct Page<T> {
     /// The part.
     pub items: Vec<T>,
-    /// What to give as `after` (jobs) or `before` (runs) to read on; absent at the end.
+    /// What to give as `after` to read on; absent at the end. What comes behind it may be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

@@ -112,7 +112,10 @@ impl World {
     fn change_state(&mut self, state: JobState) {
         let Some((partition, definition)) = self.some_job() else { return };
         let job = definition.id;
-        let input = Input::SetState { job, state, by: Arc::from("bob"), reason: None, reply: ReplyTo(0) };
+        // Some change only what is as they saw it, and it may have moved until their request arrives.
+        let seen = (definition.version, definition.state);
+        let expected = self.dice.operator.chance(300_000).then_some(seen);
+        let input = Input::SetState { job, state, expected, by: Arc::from("bob"), reason: None, reply: ReplyTo(0) };
         self.request_after(500, partition, input, Asked::State(job, state));
     }
 
@@ -212,6 +215,7 @@ impl World {
                 let input = Input::SetState {
                     job,
                     state: JobState::Paused,
+                    expected: None,
                     by: Arc::from("eve"),
                     reason: None,
                     reply: ReplyTo(0),

@@ -22,7 +22,9 @@ pub fn short(input: &Input) -> String {
                 spec.timeout.attempt_ms
             )
         }
-        Input::SetState { job, state, by, .. } => format!("{by} wants job {job} {state:?}"),
+        Input::SetState { job, state, expected, by, .. } => {
+            format!("{by} wants job {job} {state:?}, expected {expected:?}")
+        }
         Input::Trigger { job, origin, .. } => format!("trigger job {job} ({origin:?})"),
         Input::Kill { run, .. } => format!("kill {run}"),
         Input::Register { registration, is_reachable, holder, .. } => {

@@ -4,11 +4,10 @@ use rota_wire::rest;
 use serde_json::{Value, json};
 
 use crate::code::Code;
+use crate::cursor::AFTER;
 use crate::endpoint::{APP, Arg, Endpoint, LIMIT, Opens, Shape, body, delete, get, page, post, put};
 use crate::{jobs, trigger};
 
-const AFTER: Arg =
-    Arg::new("after", Shape::Number { min: 0, max: u32::MAX as u64 }, "what the page before gave as `next`");
 const VERSION: Arg = Arg::new(
     "version",
     Shape::Number { min: 0, max: u32::MAX as u64 },
@@ -37,31 +36,36 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .says("Shows a job. One that is deleted is found by its id.")
             .opens(Opens::Readers)
             .refuses(&[Code::JobUnknown, Code::AppUnknown])
-            .answers(200, "the job", body::<rest::Job>()),
+            .answers(200, "the job", body::<rest::Job>())
+            .tagged(),
         put("edit_job", "/jobs/{job}", jobs::edit)
             .says("Gives a job a new version.")
             .opens(Opens::Admins)
             .args(&[VERSION])
             .takes::<rest::JobSpec>(example())
             .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted, Code::VersionConflict])
-            .answers(200, "the job was changed", body::<rest::JobSaved>()),
+            .answers(200, "the job was changed", body::<rest::JobSaved>())
+            .tagged(),
         delete("delete_job", "/jobs/{job}", jobs::delete)
             .says("Deletes a job. What runs is followed to its end; what waits is discarded.")
             .opens(Opens::Admins)
             .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted])
-            .answers(200, "the job is deleted", body::<rest::JobNow>()),
+            .answers(200, "the job is deleted", body::<rest::JobNow>())
+            .tagged(),
         post("pause_job", "/jobs/{job}/pause", jobs::pause)
             .says("Pauses a job: its slots are skipped until it is resumed.")
             .opens(Opens::Admins)
             .takes::<rest::Reason>(json!({"reason": "until v2"}))
             .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted])
-            .answers(200, "the job is paused", body::<rest::JobNow>()),
+            .answers(200, "the job is paused", body::<rest::JobNow>())
+            .tagged(),
         post("resume_job", "/jobs/{job}/resume", jobs::resume)
             .says("Resumes a job from now on.")
             .opens(Opens::Admins)
             .takes::<rest::Reason>(json!({}))
             .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted])
-            .answers(200, "the job fires again", body::<rest::JobNow>()),
+            .answers(200, "the job fires again", body::<rest::JobNow>())
+            .tagged(),
         post("trigger_job", "/jobs/{job}/trigger", trigger::trigger)
             .says("Runs a job now, once per `request_id`.")
             .opens(Opens::Admins)

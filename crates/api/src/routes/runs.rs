@@ -4,6 +4,7 @@ use rota_wire::rest;
 use rota_wire::rest::words::{Origin, RunState};
 
 use crate::code::Code;
+use crate::cursor::AFTER;
 use crate::endpoint::{APP, Arg, Endpoint, JOB, LIMIT, Opens, Shape, body, get, page, post};
 use crate::runs::LOG_BYTES_MAX;
 use crate::{held, runs};
@@ -12,7 +13,7 @@ const STATE: Arg = Arg::new("state", Shape::Word(RunState::ALL), "only in this s
 const ORIGIN: Arg = Arg::new("origin", Shape::Word(Origin::ALL), "only what was made by this");
 const SINCE: Arg =
     Arg::new("since", Shape::Instant, "only what was decided since: an instant, or a duration back from now");
-const BEFORE: Arg = Arg::new("before", Shape::Text, "what the page before gave as `next`, or a run");
+const OF_SHARD: Arg = Arg::new("shard", Shape::Number { min: 0, max: u32::MAX as u64 }, "only of this shard, from 0");
 const SHARD: Arg = Arg::new("shard", Shape::Number { min: 0, max: u32::MAX as u64 }, "the shard, from 0; 0 if absent");
 const ATTEMPT: Arg = Arg::new(
     "attempt",
@@ -28,7 +29,7 @@ pub(super) fn entries() -> Vec<Endpoint> {
         get("list_runs", "/runs", runs::list)
             .says("Lists runs, and rows that say why slots had none, newest first.")
             .opens(Opens::Readers)
-            .args(&[JOB, APP, STATE, ORIGIN, SINCE, BEFORE, LIMIT])
+            .args(&[JOB, APP, STATE, ORIGIN, SINCE, AFTER, LIMIT])
             .refuses(&[Code::AppUnknown, Code::JobUnknown, Code::RunUnknown, Code::RunAmbiguous])
             .answers(200, "runs", page::<rest::Run>()),
         get("get_run", "/runs/{run}", runs::get)
@@ -36,6 +37,12 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .opens(Opens::Readers)
             .refuses(&[Code::RunUnknown, Code::RunAmbiguous])
             .answers(200, "the run", body::<rest::RunDetail>()),
+        get("list_attempts", "/runs/{run}/attempts", runs::attempts)
+            .says("Lists the attempts of a run by shard and number.")
+            .opens(Opens::Readers)
+            .args(&[OF_SHARD, AFTER, LIMIT])
+            .refuses(&[Code::RunUnknown, Code::RunAmbiguous])
+            .answers(200, "attempts", page::<rest::Attempt>()),
         post("kill_run", "/runs/{run}/kill", runs::kill)
             .says("Kills a run: durable at once, and its attempts are being stopped.")
             .opens(Opens::Admins)
@@ -55,7 +62,7 @@ pub(super) fn entries() -> Vec<Endpoint> {
         get("list_held", "/held", held::list)
             .says("Lists slots that are due and wait without a row, longest first, at most 1,000.")
             .opens(Opens::Readers)
-            .args(&[JOB, APP])
+            .args(&[JOB, APP, AFTER, LIMIT])
             .refuses(&[Code::AppUnknown, Code::JobUnknown])
             .answers(200, "the slots", page::<rest::Held>()),
     ]

@@ -4,7 +4,8 @@ use rota_wire::{rest, worker};
 use serde_json::json;
 
 use crate::code::Code;
-use crate::endpoint::{APP, Arg, Content, Endpoint, Opens, Shape, body, delete, get, page, post};
+use crate::cursor::AFTER;
+use crate::endpoint::{APP, Arg, Content, Endpoint, LIMIT, Opens, Shape, body, delete, get, page, post};
 use crate::{fleet, protocol, register};
 
 const INCARNATION: Arg =
@@ -15,7 +16,7 @@ pub(super) fn entries() -> Vec<Endpoint> {
         get("list_workers", "/workers", fleet::list)
             .says("Lists workers: what they registered, and what is known of them now.")
             .opens(Opens::Readers)
-            .args(&[APP])
+            .args(&[APP, AFTER, LIMIT])
             .refuses(&[Code::AppUnknown])
             .answers(200, "the workers", page::<rest::Worker>()),
         post("register_worker", "/workers", register::register)

@@ -1,6 +1,7 @@
 //! The OpenAPI document holds: every entry is guarded as it says, takes its own example and no other argument, and no
 //! answer of any test of this API is one that the document does not know.
 
+use http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::world::{ADMIN, ETL, READ, World, job, refusal, registration};
@@ -41,6 +42,15 @@ impl Document {
         let (_, content) = content.iter().find(|(known, _)| *known == kind).unwrap_or_else(|| panic!("{kind}: {at}"));
         if let Err(complaint) = self.fits(&content["schema"], answer) {
             panic!("{complaint}: {at}");
+        }
+    }
+
+    /// Panics if the answer lacks a header that the document promises.
+    pub(crate) fn check_headers(&self, method: &str, path: &str, status: u16, headers: &HeaderMap) {
+        let Some(operation) = self.operation(method, path) else { return };
+        for name in operation["responses"][status.to_string()]["headers"].as_object().into_iter().flat_map(|h| h.keys())
+        {
+            assert!(headers.contains_key(name), "{name} is missing: {method} {path}: {status}");
         }
     }
 

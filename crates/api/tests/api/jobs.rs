@@ -24,7 +24,7 @@ async fn a_job_is_made_read_changed_paused_resumed_and_deleted() {
     assert_eq!(world.get("/api/v1/jobs/copy/versions/1").await["spec"]["every"], "10s");
     assert_eq!(world.get("/api/v1/jobs/copy").await["version"], 2);
     let (status, code, _, hint) = world.refused("PUT", "/api/v1/jobs/copy?version=1", spec.clone()).await;
-    assert_eq!((status, code.as_str()), (409, "version_conflict"));
+    assert_eq!((status, code.as_str()), (412, "version_conflict"));
     assert!(hint.contains("read the job again"));
 
     let paused = world.admin("POST", "/api/v1/jobs/copy/pause", json!({})).await;

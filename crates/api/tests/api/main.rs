@@ -3,9 +3,11 @@
 
 mod access;
 mod backup;
+mod conditions;
 mod contract;
 mod fleet;
 mod jobs;
+mod parts;
 mod past;
 mod runs;
 mod secrets;

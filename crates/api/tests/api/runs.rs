@@ -216,7 +216,7 @@ async fn runs_are_listed_filtered_and_read_on() {
     }
     let first = world.get("/api/v1/runs?limit=2").await;
     assert_eq!(first["items"].as_array().unwrap().len(), 2);
-    let rest = world.get(&format!("/api/v1/runs?limit=2&before={}", first["next"].as_str().unwrap())).await;
+    let rest = world.get(&format!("/api/v1/runs?limit=2&after={}", first["next"].as_str().unwrap())).await;
     assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next"]), (1, &json!(null)));
     for (query, field) in
         [("?state=sucess", "state"), ("?since=soon", "since"), ("?limit=0", "limit"), ("?job=nope", "")]

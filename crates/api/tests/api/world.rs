@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
-use http::Request;
+use http::{HeaderMap, Request};
 use rota_api::{Dialer, Parts, Settings, State, Unanswered};
 use rota_core::id::{AppId, Block, PartitionId, id_floor};
 use rota_core::partition::{Answer, Config, Dispatch, Effect, Input, Machine, ReplyTo, SendOutcome, Snapshot};
@@ -294,18 +294,35 @@ impl World {
 
     /// Makes a call; returns status and body (text that is no JSON as a string). The document must know the answer.
     pub(crate) async fn call(&self, method: &str, path: &str, token: &str, body: impl Into<Body>) -> (u16, Value) {
-        let request = Request::builder().method(method).uri(path);
-        let request =
-            if token.is_empty() { request } else { request.header("authorization", format!("Bearer {token}")) };
+        let (status, _, answer) = self.call_with(method, path, token, &[], body).await;
+        (status, answer)
+    }
+
+    /// Makes a call with headers of its own; returns those of the answer, too.
+    pub(crate) async fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        token: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> (u16, HeaderMap, Value) {
+        let mut request = Request::builder().method(method).uri(path);
+        if !token.is_empty() {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let response = self.router.clone().oneshot(request.body(body.into()).unwrap()).await.unwrap();
         let status = response.status().as_u16();
+        let headers = response.headers().clone();
         let kind = response.headers().get("content-type").map_or("", |kind| kind.to_str().unwrap()).to_owned();
         let bytes = axum::body::to_bytes(response.into_body(), 16 << 20).await.unwrap();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         let parsed = if kind.ends_with("ndjson") { None } else { serde_json::from_str(&text).ok() };
         let answer = parsed.unwrap_or(Value::String(text));
         self.document.check(method, path, status, &kind, &answer);
-        (status, answer)
+        self.document.check_headers(method, path, status, &headers);
+        (status, headers, answer)
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {

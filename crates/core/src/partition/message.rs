@@ -46,6 +46,8 @@ pub enum Input {
         job: JobId,
         /// The state that it shall have.
         state: JobState,
+        /// What the author saw, if it must still be so.
+        expected: Option<(Version, JobState)>,
         /// Who wants it.
         by: Arc<str>,
         /// Why, in their words.

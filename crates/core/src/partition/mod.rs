@@ -113,7 +113,10 @@ impl Machine {
             Input::Committed(seq) => self.committed(now, seq, out),
             Input::App(app) => self.fleet.set_app(app),
             Input::Define { definition, expected, reply } => self.define(now, *definition, expected, reply, out),
-            Input::SetState { job, state, by, reason, reply } => {
+            Input::SetState { job, expected: Some(seen), reply, .. } if self.has_moved(job, seen) => {
+                out.push(Effect::Reply(reply, Answer::Refused(Why::VersionConflict)));
+            }
+            Input::SetState { job, state, expected: _, by, reason, reply } => {
                 self.set_state(now, job, state, Author { by, reason }, reply, out);
             }
             Input::Trigger { job, param, request_id, origin, reply } => {

@@ -194,6 +194,11 @@ impl Machine {
         }
     }
 
+    /// Whether a job that lives is no longer as somebody saw it.
+    pub(super) fn has_moved(&self, job: JobId, seen: (Version, JobState)) -> bool {
+        self.jobs.find(job).map(|ix| self.jobs.get(ix)).is_some_and(|live| (live.version, live.state) != seen)
+    }
+
     pub(super) fn set_state(
         &mut self,
         now: Now,

@@ -40,6 +40,27 @@ fn an_edit_splits_the_slots_between_the_versions() {
 }
 
 #[test]
+fn a_state_is_set_only_if_the_job_is_as_it_was_seen() {
+    let mut rig = Rig::new();
+    let job = rig.job("tick", echo(When::EveryMs(10_000)));
+    let mut ask =
+        |state, expected| rig.answer(|reply| Input::SetState { job, state, expected, by: "test".into(), reply });
+    let seen = (Version(1), JobState::Enabled);
+    for other in [(Version(2), JobState::Enabled), (Version(1), JobState::Paused)] {
+        for state in [JobState::Paused, JobState::Deleted] {
+            assert_eq!(ask(state, Some(other)), Answer::Refused(Why::VersionConflict));
+        }
+    }
+    assert_eq!(ask(JobState::Paused, Some(seen)), Answer::StateSet { state: JobState::Paused, next: None });
+    assert_eq!(ask(JobState::Deleted, Some(seen)), Answer::Refused(Why::VersionConflict), "it is paused by now");
+    assert_eq!(
+        ask(JobState::Deleted, Some((Version(1), JobState::Paused))),
+        Answer::StateSet { state: JobState::Deleted, next: None }
+    );
+    assert_eq!(ask(JobState::Deleted, Some(seen)), Answer::Refused(Why::JobUnknown));
+}
+
+#[test]
 fn a_deleted_job_discards_what_waits_and_never_fires_again() {
     let mut rig = Rig::new();
     let job = rig.job("tick", echo(When::EveryMs(10_000)));

@@ -279,7 +279,7 @@ impl Rig {
     }
 
     pub(crate) fn set_state(&mut self, job: JobId, state: JobState) -> Answer {
-        self.answer(|reply| Input::SetState { job, state, by: "test".into(), reason: None, reply })
+        self.answer(|reply| Input::SetState { job, state, expected: None, by: "test".into(), reason: None, reply })
     }
 
     pub(crate) fn trigger(&mut self, job: JobId) -> Answer {

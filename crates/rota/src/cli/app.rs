@@ -18,7 +18,8 @@ pub(crate) async fn run(client: &Client, out: Out, command: AppCommand) -> Resul
             })
         }
         AppCommand::List => {
-            let page: Page<App> = client.get(Path::of(&["apps"])).await?;
+            let items: Vec<App> = client.all(Path::of(&["apps"]), usize::MAX).await?;
+            let page = Page { items, next: None };
             out.show(&page, |page| list(&page.items))
         }
         AppCommand::Token { name, adopt } => {

@@ -2,15 +2,17 @@
 
 use std::cell::Cell;
 use std::io::Write;
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rota_wire::error::Error as Wire;
+use rota_wire::rest::Page;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,10 +25,18 @@ use super::table::one_line;
 use crate::exit::Failure;
 
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Items asked for at a time: as many as a server gives.
+const PAGE_ITEMS: &str = "1000";
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(40);
 /// Between two pieces of what is carried over in pieces. A large database takes a while before the first.
 const PIECE_DEADLINE: Duration = Duration::from_secs(600);
+
+/// What stands in an answer.
+type Answer = (StatusCode, HeaderMap, Bytes);
+
+/// The connection that carries an answer; it must be polled for anything to arrive.
+pub(crate) type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A server that is called as somebody. Each call has its own connection: a command makes a few.
 pub(crate) struct Client {
@@ -36,11 +46,6 @@ pub(crate) struct Client {
     /// Whether it is said on stderr, once, that something is frozen.
     notices: Cell<bool>,
 }
-
-/// A connection, encrypted or not.
-trait Line: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Line for T {}
 
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -117,6 +122,29 @@ impl Client {
         self.call(Method::GET, path, Bytes::new()).await
     }
 
+    /// With the tag that a change of it can be made to depend on.
+    pub(crate) async fn get_tagged<T: DeserializeOwned>(&self, path: Path) -> Result<(T, Option<HeaderValue>), Failure> {
+        self.call_if(Method::GET, path, Bytes::new(), None).await
+    }
+
+    /// A list to its end, or to `items_max`.
+    pub(crate) async fn all<T: DeserializeOwned>(&self, path: Path, items_max: usize) -> Result<Vec<T>, Failure> {
+        let mut items = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let part = path.clone().with("limit", Some(PAGE_ITEMS)).with("after", after.as_ref());
+            let page: Page<T> = self.get(part).await?;
+            items.extend(page.items);
+            match page.next {
+                Some(next) if items.len() < items_max && after.as_ref() != Some(&next) => after = Some(next),
+                _ => {
+                    items.truncate(items_max);
+                    return Ok(items);
+                }
+            }
+        }
+    }
+
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: Path) -> Result<T, Failure> {
         self.call(Method::DELETE, path, Bytes::new()).await
     }
@@ -132,7 +160,7 @@ impl Client {
     /// Writes an answer that is no JSON, however long it is.
     pub(crate) async fn download(&self, path: Path, to: &mut (dyn Write + Send)) -> Result<(), Failure> {
         let request = self.request(Method::GET, path, Bytes::new())?;
-        let (status, bytes) = self.exchange(request, Take::To(to)).await?;
+        let (status, _, bytes) = self.exchange(request, Take::To(to)).await?;
         if status.is_success() { Ok(()) } else { read(status, &bytes) }
     }
 
@@ -141,17 +169,40 @@ impl Client {
         let request = Request::get(path).header(header::HOST, &self.address.authority).body(Full::default());
         let request = request.expect("the path is ours");
         match tokio::time::timeout(CONNECT_DEADLINE, self.exchange(request, Take::Whole)).await {
-            Ok(answer) => answer.map(|(status, bytes)| (status, String::from_utf8_lossy(&bytes).into_owned())),
+            Ok(answer) => answer.map(|(status, _, bytes)| (status, String::from_utf8_lossy(&bytes).into_owned())),
             Err(_) => Err(self.unreachable(&format!("no answer within {} s", CONNECT_DEADLINE.as_secs()))),
         }
     }
 
+    /// Changes what still has this tag.
+    pub(crate) async fn put_if<T: DeserializeOwned>(
+        &self,
+        path: Path,
+        body: &impl Serialize,
+        tag: Option<HeaderValue>,
+    ) -> Result<T, Failure> {
+        Ok(self.call_if(Method::PUT, path, json(body), tag).await?.0)
+    }
+
     async fn call<T: DeserializeOwned>(&self, method: Method, path: Path, body: Bytes) -> Result<T, Failure> {
-        let request = self.request(method, path, body)?;
+        Ok(self.call_if(method, path, body, None).await?.0)
+    }
+
+    async fn call_if<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: Path,
+        body: Bytes,
+        tag: Option<HeaderValue>,
+    ) -> Result<(T, Option<HeaderValue>), Failure> {
+        let mut request = self.request(method, path, body)?;
+        if let Some(tag) = tag {
+            request.headers_mut().insert(header::IF_MATCH, tag);
+        }
         match tokio::time::timeout(DEADLINE, self.exchange(request, Take::Whole)).await {
             Ok(answer) => {
-                let (status, bytes) = answer?;
-                read(status, &bytes)
+                let (status, mut headers, bytes) = answer?;
+                Ok((read(status, &bytes)?, headers.remove(header::ETAG)))
             }
             Err(_) => Err(self.unreachable(&format!("no answer within {} s", DEADLINE.as_secs()))),
         }
@@ -176,17 +227,16 @@ impl Client {
         mut each: impl FnMut(T) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let request = self.request(Method::GET, path, Bytes::new())?;
-        let lost = |error: &(dyn std::error::Error + 'static)| self.unreachable(&root(error));
-        let stream = self.connect().await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| lost(&error))?;
-        let carried = tokio::spawn(connection);
         let silent = || self.unreachable(&format!("nothing was heard for {} s", DEADLINE.as_secs()));
-        let answer = tokio::time::timeout(DEADLINE, sender.send_request(request)).await.map_err(|_| silent())?;
-        let (head, mut body) = answer.map_err(|error| lost(&error))?.into_parts();
-        self.notice(&head.headers);
+        let sent = tokio::time::timeout(DEADLINE, self.send(request)).await.map_err(|_| silent())?;
+        let (response, mut connection) = sent?;
+        let (head, mut body) = response.into_parts();
         let mut waiting: Vec<u8> = Vec::new();
-        while let Some(frame) = tokio::time::timeout(DEADLINE, body.frame()).await.map_err(|_| silent())? {
-            let Ok(data) = frame.map_err(|error| lost(&error))?.into_data() else { continue };
+        loop {
+            let next = while_open(&mut connection, body.frame());
+            let Some(frame) = tokio::time::timeout(DEADLINE, next).await.map_err(|_| silent())? else { break };
+            let frame = frame.map_err(|error| self.unreachable(&root(&error)))?;
+            let Ok(data) = frame.into_data() else { continue };
             waiting.extend_from_slice(&data);
             if waiting.len() > ANSWER_BYTES_MAX {
                 return Err(self.cut_off("a line of the answer is too long"));
@@ -199,7 +249,6 @@ impl Client {
                 each(read(head.status, &line)?)?;
             }
         }
-        carried.abort();
         if head.status.is_success() { Ok(()) } else { read::<serde_json::Value>(head.status, &waiting).map(drop) }
     }
 
@@ -216,12 +265,13 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>, take: Take<'_>) -> Result<(StatusCode, Bytes), Failure> {
-        let stream = self.connect().await?;
-        self.speak(stream, request, take).await
+    async fn exchange(&self, request: Request<Full<Bytes>>, take: Take<'_>) -> Result<Answer, Failure> {
+        let (response, connection) = self.send(request).await?;
+        self.taken(response, connection, take).await
     }
 
-    async fn connect(&self) -> Result<Box<dyn Line>, Failure> {
+    /// The head of an answer, and the connection that its body comes over.
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<(Response<Incoming>, Connection), Failure> {
         let Address { host, port, is_tls, .. } = &self.address;
         let connecting = tokio::time::timeout(CONNECT_DEADLINE, TcpStream::connect((host.as_str(), *port)));
         let stream = match connecting.await {
@@ -229,39 +279,49 @@ impl Client {
             Err(_) => return Err(self.unreachable(&format!("no connection within {} s", CONNECT_DEADLINE.as_secs()))),
         };
         if !is_tls {
-            return Ok(Box::new(stream));
+            return self.speak(stream, request).await;
         }
         let name = ServerName::try_from(host.clone()).map_err(|error| self.unreachable(&error.to_string()))?;
         let roots = rota_net::tls::roots(&[]).expect("without extra roots there is no bad one");
         let stream = TlsConnector::from(roots).connect(name, stream).await;
-        Ok(Box::new(stream.map_err(|error| self.unreachable(&error.to_string()))?))
+        self.speak(stream.map_err(|error| self.unreachable(&error.to_string()))?, request).await
     }
 
-    async fn speak(
+    async fn speak<S>(
         &self,
-        stream: Box<dyn Line>,
+        stream: S,
         request: Request<Full<Bytes>>,
-        take: Take<'_>,
-    ) -> Result<(StatusCode, Bytes), Failure> {
+    ) -> Result<(Response<Incoming>, Connection), Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let lost = |error: &(dyn std::error::Error + 'static)| self.unreachable(&root(error));
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| lost(&error))?;
-        let answer = async {
-            let response = sender.send_request(request).await.map_err(|error| lost(&error))?;
-            let status = response.status();
-            self.notice(response.headers());
-            if let (true, Take::To(to)) = (status.is_success(), take) {
-                return self.carry(response.into_body(), to).await.map(|()| (status, Bytes::new()));
+        let mut connection: Connection = Box::pin(async move {
+            // How it ended is told by the answer, which is whole or not.
+            let _ended = connection.await;
+        });
+        let response = while_open(&mut connection, sender.send_request(request)).await.map_err(|error| lost(&error))?;
+        self.notice(response.headers());
+        Ok((response, connection))
+    }
+
+    async fn taken(
+        &self,
+        response: Response<Incoming>,
+        mut connection: Connection,
+        take: Take<'_>,
+    ) -> Result<Answer, Failure> {
+        let (head, body) = response.into_parts();
+        let taken = async {
+            if let (true, Take::To(to)) = (head.status.is_success(), take) {
+                return self.carry(body, to).await.map(|()| Bytes::new());
             }
-            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-            Ok((status, body.map_err(|error| lost(error.as_ref()))?.to_bytes()))
+            let whole = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            whole.map(|body| body.to_bytes()).map_err(|error| self.unreachable(&root(error.as_ref())))
         };
-        tokio::pin!(answer, connection);
-        tokio::select! {
-            // The answer first: a server that closes after it has answered has answered.
-            biased;
-            answer = &mut answer => answer,
-            _ = &mut connection => answer.await,
-        }
+        let bytes = while_open(&mut connection, taken).await?;
+        Ok((head.status, head.headers, bytes))
     }
 
     async fn carry(&self, mut body: Incoming, to: &mut (dyn Write + Send)) -> Result<(), Failure> {
@@ -280,6 +340,20 @@ impl Client {
     fn unreachable(&self, reason: &str) -> Failure {
         let hint = "is it running? `rota dev` starts one; --server or ROTA_SERVER names another";
         Failure::unreachable(format!("{}: {reason}", self.credentials.server), Some(hint.to_owned()))
+    }
+}
+
+/// Does what needs an open connection. One that has ended stays so, and is not asked again.
+async fn while_open<T>(connection: &mut Connection, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    tokio::select! {
+        // The work first: a server that closes after it has answered has answered.
+        biased;
+        done = &mut work => done,
+        () = &mut *connection => {
+            *connection = Box::pin(std::future::pending());
+            work.await
+        }
     }
 }
 
@@ -315,6 +389,19 @@ fn root(error: &(dyn std::error::Error + 'static)) -> String {
     at.to_string()
 }
 
+/// Percent-encoding of everything but RFC 3986's unreserved characters.
+fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
 /// The text of a percent-encoded header.
 fn decode(bytes: &[u8]) -> String {
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -335,19 +422,6 @@ fn decode(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// Percent-encoding of everything but RFC 3986's unreserved characters.
-fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,12 +431,6 @@ mod tests {
         let path =
             Path::of(&["jobs", "a/b 结"]).with("since", Some("x+y")).with("app", None::<&str>).with("n", Some("1"));
         assert_eq!(path.0, "/jobs/a%2Fb%20%E7%BB%93?since=x%2By&n=1");
-    }
-
-    #[test]
-    fn headers_are_decoded() {
-        assert_eq!(decode("50%25 %E7%BB%93%".as_bytes()), "50% 结%");
-        assert_eq!(decode(b"%zz plain"), "%zz plain");
     }
 
     #[test]

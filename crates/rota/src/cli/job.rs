@@ -14,9 +14,6 @@ use super::table::{Table, one_line};
 use crate::args::{JobCommand, JobFields};
 use crate::exit::Failure;
 
-/// Jobs asked for at a time.
-const PAGE: &str = "1000";
-
 pub(crate) async fn run(client: &Client, out: Out, namespace: &str, command: JobCommand) -> Result<(), Failure> {
     match command {
         JobCommand::Add { name, fields, paused } => {
@@ -27,18 +24,17 @@ pub(crate) async fn run(client: &Client, out: Out, namespace: &str, command: Job
             out.show(&saved, say_saved)
         }
         JobCommand::Edit { job, fields, manual } => {
-            let found: Job = client.get(Path::of(&["jobs", &job])).await?;
+            let (found, tag): (Job, _) = client.get_tagged(Path::of(&["jobs", &job])).await?;
             let mut spec = found.spec;
             if manual {
                 clear_schedule(&mut spec);
             }
             apply(&mut spec, *fields)?;
-            let path = Path::of(&["jobs", &job]).with("version", Some(found.version.to_string()));
-            let saved: JobSaved = client.put(path, &spec).await?;
+            let saved: JobSaved = client.put_if(Path::of(&["jobs", &job]), &spec, tag).await?;
             out.show(&saved, say_saved)
         }
         JobCommand::List { app } => {
-            let jobs = list(client, app.as_deref()).await?;
+            let jobs = client.all(Path::of(&["jobs"]).with("app", app), usize::MAX).await?;
             out.show(&Page { items: jobs, next: None }, |page| table(&page.items))
         }
         JobCommand::Show { job } => {
@@ -58,20 +54,6 @@ pub(crate) async fn run(client: &Client, out: Out, namespace: &str, command: Job
         JobCommand::Rm { job } => {
             let now: JobNow = client.delete(Path::of(&["jobs", &job])).await?;
             out.show(&now, say_now)
-        }
-    }
-}
-
-async fn list(client: &Client, app: Option<&str>) -> Result<Vec<Job>, Failure> {
-    let mut jobs = Vec::new();
-    let mut after: Option<String> = None;
-    loop {
-        let path = Path::of(&["jobs"]).with("app", app).with("limit", Some(PAGE)).with("after", after.as_ref());
-        let page: Page<Job> = client.get(path).await?;
-        jobs.extend(page.items);
-        match page.next {
-            Some(next) if after.as_ref() != Some(&next) => after = Some(next),
-            _ => return Ok(jobs),
         }
     }
 }

@@ -82,7 +82,7 @@ pub(crate) fn outcome(run: &Run) -> String {
 pub(crate) async fn list(client: &Client, out: Out, args: &RunsArgs, now: UnixMs) -> Result<(), Failure> {
     let since = args.since.as_deref().map(|text| since("--since", text, now)).transpose()?;
     let mut runs: Vec<Run> = Vec::new();
-    let mut before: Option<String> = None;
+    let mut after: Option<String> = None;
     loop {
         let left = args.limit - u32::try_from(runs.len()).expect("never more than the limit, which is small");
         let path = Path::of(&["runs"])
@@ -90,16 +90,16 @@ pub(crate) async fn list(client: &Client, out: Out, args: &RunsArgs, now: UnixMs
             .with("app", args.app.as_ref())
             .with("state", args.state.as_ref())
             .with("since", since.as_ref())
-            .with("before", before.as_ref())
+            .with("after", after.as_ref())
             .with("limit", Some(left.min(PAGE_MAX).to_string()));
         let page: Page<Run> = client.get(path).await?;
-        let is_last = page.items.is_empty() || page.next.is_none() || page.next == before;
+        let is_last = page.next.is_none() || page.next == after;
         runs.extend(page.items);
         runs.truncate(args.limit as usize);
-        before = page.next;
+        after = page.next;
         if is_last || runs.len() >= args.limit as usize {
             let held = if out.is_json { Vec::new() } else { held(client, args).await? };
-            return out.show(&Page { items: runs, next: before.filter(|_| !is_last) }, |page| table(page, &held));
+            return out.show(&Page { items: runs, next: after.filter(|_| !is_last) }, |page| table(page, &held));
         }
     }
 }
@@ -110,8 +110,7 @@ async fn held(client: &Client, args: &RunsArgs) -> Result<Vec<Held>, Failure> {
         return Ok(Vec::new());
     }
     let path = Path::of(&["held"]).with("job", args.job.as_ref()).with("app", args.app.as_ref());
-    let page: Page<Held> = client.get(path).await?;
-    Ok(page.items)
+    client.all(path, HELD_MAX).await
 }
 
 /// An instant, or a duration back from now, as RFC 3339.
@@ -226,9 +225,13 @@ pub(crate) async fn kill(client: &Client, out: Out, run: &str) -> Result<(), Fai
     out.show(&killed, |killed| format!("{} is {}; what still runs is being stopped\n", killed.run, killed.state))
 }
 
-/// A run with its attempts.
+/// A run with all its attempts.
 pub(crate) async fn detail(client: &Client, run: &str) -> Result<RunDetail, Failure> {
-    client.get(Path::of(&["runs", run])).await
+    let mut found: RunDetail = client.get(Path::of(&["runs", run])).await?;
+    if found.attempts_next.take().is_some() {
+        found.attempts = client.all(Path::of(&["runs", run, "attempts"]), usize::MAX).await?;
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -18,7 +18,8 @@ pub(crate) async fn run(client: &Client, out: Out, command: TokenCommand) -> Res
             out.show(&made, |made| format!("{}\n", made.token))
         }
         TokenCommand::List => {
-            let page: Page<Token> = client.get(Path::of(&["tokens"])).await?;
+            let items: Vec<Token> = client.all(Path::of(&["tokens"]), usize::MAX).await?;
+            let page = Page { items, next: None };
             out.show(&page, |page| list(&page.items))
         }
     }

@@ -9,7 +9,8 @@ use super::table::{Table, one_line};
 use crate::exit::Failure;
 
 pub(crate) async fn list(client: &Client, out: Out, app: Option<String>) -> Result<(), Failure> {
-    let page: Page<Worker> = client.get(Path::of(&["workers"]).with("app", app)).await?;
+    let items: Vec<Worker> = client.all(Path::of(&["workers"]).with("app", app), usize::MAX).await?;
+    let page = Page { items, next: None };
     out.show(&page, |page| table(&page.items))
 }
 

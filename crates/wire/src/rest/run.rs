@@ -78,8 +78,11 @@ pub struct RunDetail {
     /// The parameter that replaced the job's, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub param: Option<String>,
-    /// Its attempts, by shard and number.
+    /// Its attempts, by shard and number; at most 1,000.
     pub attempts: Vec<Attempt>,
+    /// What to give as `after` to `GET /runs/{run}/attempts` for those beyond; absent if these are all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts_next: Option<String>,
     /// Its shards that wait, as the server last published it.
     #[serde(default)]
     pub waiting: Vec<Waiting>,
