@@ -1,56 +1,34 @@
 //! Durations as people write them: a number and a unit, `500ms`, `30s`, `5m`, `2h`, `1d`, or several: `1h30m`.
 
 use rota_core::limits::DURATION_MAX_MS;
+use rota_cron::text;
 
 use crate::refusal::Refusal;
-
-/// Units from the largest to the smallest; `ms` stands before `m`, whose letters it begins with, in `unit`.
-const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 const HINT: &str = "durations carry a unit: 500ms, 30s, 5m, 2h, 1d";
 
 /// Reads a duration of at most [`DURATION_MAX_MS`].
-pub(crate) fn parse(field: &str, text: &str) -> Result<u64, Refusal> {
+pub(crate) fn parse(field: &str, written: &str) -> Result<u64, Refusal> {
     let refused = |message: String| Refusal::invalid(field, message).hint(HINT);
-    let shown: String = text.chars().take(40).collect();
-    let trimmed = text.trim();
+    let shown: String = written.chars().take(40).collect();
+    let trimmed = written.trim();
     if trimmed.starts_with('-') {
         return Err(refused(format!("`{shown}` is negative")));
     }
     if trimmed.bytes().all(|byte| byte.is_ascii_digit()) && !trimmed.is_empty() {
         return Err(refused(format!("`{shown}` has no unit")).hint(format!("did you mean `{shown}s`? {HINT}")));
     }
-    let ms = sum(trimmed).ok_or_else(|| refused(format!("`{shown}` is not a duration")))?;
+    let ms = text::sum(trimmed, &text::DURATIONS).ok_or_else(|| refused(format!("`{shown}` is not a duration")))?;
     if ms > DURATION_MAX_MS {
         return Err(refused(format!("`{shown}` is longer than 366 days")));
     }
     Ok(ms)
 }
 
-fn sum(text: &str) -> Option<u64> {
-    let mut rest = text;
-    let mut total = 0u64;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let number: u64 = rest.get(..digits)?.parse().ok()?;
-        let after = rest.get(digits..)?.trim_start();
-        let letters = after.bytes().take_while(u8::is_ascii_alphabetic).count();
-        total = total.checked_add(number.checked_mul(unit(after.get(..letters)?)?)?)?;
-        rest = after.get(letters..)?.trim_start();
-    }
-    Some(total)
-}
-
-fn unit(word: &str) -> Option<u64> {
-    UNITS.iter().find(|(known, _)| *known == word).map(|(_, ms)| *ms)
-}
-
 /// Writes a duration in the largest unit that divides it: `90m`, `36h`, `1500ms`.
 pub(crate) fn print(ms: u64) -> String {
-    let (word, size) = UNITS.iter().find(|(_, size)| ms != 0 && ms.is_multiple_of(*size)).unwrap_or(&("s", 1_000));
+    let (word, size) =
+        text::DURATIONS.iter().find(|(_, size)| ms != 0 && ms.is_multiple_of(*size)).unwrap_or(&("s", 1_000));
     format!("{}{word}", ms / size)
 }
 

@@ -8,7 +8,7 @@ use crate::cron::Dialect;
 use crate::error::{Error, ErrorCode};
 use crate::field::Field;
 use crate::hash;
-use crate::zone_hint::edits;
+use crate::text::edits;
 
 /// What an item says. Numbers are those of the dialect; weekdays too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

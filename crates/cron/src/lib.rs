@@ -38,6 +38,7 @@ mod open;
 mod schedule;
 mod slots;
 mod stamp;
+pub mod text;
 mod time;
 mod wall;
 mod zone;

@@ -3,6 +3,7 @@
 use jiff::tz::TimeZoneDatabase;
 
 use crate::error::{Error, ErrorCode};
+use crate::text::edits;
 
 /// Names people write that are no IANA names. Abbreviations that mean several zones say so.
 const HABITS: [(&str, &str); 14] = [
@@ -60,20 +61,4 @@ fn guess(name: &str) -> Option<String> {
         .min()
         .filter(|(distance, _)| *distance <= allowed)
         .map(|(_, full)| full.clone())
-}
-
-/// Levenshtein distance: insertions, deletions and replacements that turn one into the other.
-pub(crate) fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, left) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, right) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(left != *right);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[to.len()]
 }

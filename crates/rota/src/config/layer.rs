@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use rota_cron::text;
+
 use super::Error;
 use super::key::{self, KEYS, Key};
-use super::suggest;
 
 /// Where a value came from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -121,9 +122,9 @@ fn unknown(at: &str, path: &str, otherwise: &str) -> Error {
 fn meant(path: &str) -> Option<&'static Key> {
     let (section, word) = path.split_once('.').unwrap_or(("", path));
     let parts = || KEYS.iter().filter_map(|key| key.path.split_once('.'));
-    let section = suggest::nearest(section, parts().map(|(section, _)| section));
+    let section = text::nearest(section, parts().map(|(section, _)| section));
     let in_section = section.and_then(|section| {
-        let word = suggest::nearest(word, parts().filter(|(other, _)| *other == section).map(|(_, word)| word))?;
+        let word = text::nearest(word, parts().filter(|(other, _)| *other == section).map(|(_, word)| word))?;
         key::find(&format!("{section}.{word}"))
     });
     in_section.or_else(|| KEYS.iter().find(|key| key.path.ends_with(&format!(".{word}"))))

@@ -7,7 +7,6 @@ mod key;
 mod layer;
 mod reference;
 mod show;
-mod suggest;
 pub(crate) mod unit;
 
 use std::net::SocketAddr;

@@ -1,5 +1,7 @@
 //! Durations and sizes carry their unit: `30s`, `1h30m`, `10GiB`.
 
+use rota_cron::text;
+
 /// What is wrong with a text, and what would be right.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{text}` is no {what}, expected one like {example}")]
@@ -9,7 +11,6 @@ pub(crate) struct Invalid {
     example: &'static str,
 }
 
-const DURATIONS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 const SIZES: [(&str, u64); 7] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
@@ -21,40 +22,21 @@ const SIZES: [(&str, u64); 7] = [
 ];
 
 /// A duration in milliseconds.
-pub(crate) fn duration_ms(text: &str) -> Result<u64, Invalid> {
-    sum(text, &DURATIONS).ok_or_else(|| Invalid {
-        text: text.to_owned(),
+pub(crate) fn duration_ms(written: &str) -> Result<u64, Invalid> {
+    text::sum(written, &text::DURATIONS).ok_or_else(|| Invalid {
+        text: written.to_owned(),
         what: "duration with a unit",
         example: "500ms, 30s, 5m, 2h, 1d or 1h30m",
     })
 }
 
 /// A size in bytes.
-pub(crate) fn size_bytes(text: &str) -> Result<u64, Invalid> {
-    sum(text, &SIZES).ok_or_else(|| Invalid {
-        text: text.to_owned(),
+pub(crate) fn size_bytes(written: &str) -> Result<u64, Invalid> {
+    text::sum(written, &SIZES).ok_or_else(|| Invalid {
+        text: written.to_owned(),
         what: "size with a unit",
         example: "512B, 64KiB, 1MiB or 10GiB",
     })
-}
-
-/// The sum of all parts, each a number and its unit.
-fn sum(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let mut rest = text.trim();
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total = 0u64;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let (_, factor) = units.iter().find(|(unit, _)| *unit == rest[..end].trim())?;
-        total = total.checked_add(number.checked_mul(*factor)?)?;
-        rest = &rest[end..];
-    }
-    Some(total)
 }
 
 #[cfg(test)]
