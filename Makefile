@@ -15,7 +15,7 @@ dev: ## build what is missing, and start a server with demo jobs
 
 # The order is that of their speed: what is told in seconds is told first.
 .PHONY: test
-test: fmt tidy alerts clippy unit sim-ci docs ## all that CI runs
+test: fmt tidy alerts clippy unit sim-ci docs schemathesis ## all that CI runs
 	@echo "make test: all is well"
 
 .PHONY: fmt
@@ -69,3 +69,9 @@ bench: ## measure a server under load: make bench BENCH="burst --burst 1000"
 openapi: ## write docs/openapi.json anew, after a change of the API
 	cd $(ROOT) && $(CARGO) run --quiet --locked --package rota-api --example openapi > docs/openapi.json.new
 	cd $(ROOT) && mv docs/openapi.json.new docs/openapi.json
+
+# Calls a real server with what its OpenAPI document allows and with what it does not, for about two minutes.
+.PHONY: schemathesis
+schemathesis: ## hold a real server to its OpenAPI document
+	cd $(ROOT) && $(CARGO) build --locked --quiet --package rota
+	cd $(ROOT) && python3 tests/schemathesis/check.py target/debug/rota target
