@@ -30,5 +30,6 @@ mod restore;
 mod secrets;
 mod shell;
 mod shipped;
+mod streams;
 #[cfg(feature = "otlp")]
 mod traces;

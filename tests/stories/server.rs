@@ -88,6 +88,13 @@ impl Server {
         self.ready();
     }
 
+    /// Stops it in order, and starts it again where it was.
+    pub(crate) fn restart_in_order(&mut self) {
+        assert_eq!(self.process.take().expect("it runs").stop(), 0);
+        self.begin();
+        self.ready();
+    }
+
     /// Stops it in order; the code that it ends with.
     pub(crate) fn stop(mut self) -> i32 {
         self.process.take().expect("it runs").stop()

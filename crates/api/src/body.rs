@@ -149,6 +149,18 @@ impl Args {
         self.text(key).map(number).transpose()
     }
 
+    /// Whether something is wanted: it is if the argument is there, unless it says `false`.
+    pub(crate) fn flag(&self, key: &str) -> Result<bool, Refusal> {
+        match self.0.get(key).map(String::as_str) {
+            None | Some("false") => Ok(false),
+            Some("" | "true") => Ok(true),
+            Some(other) => {
+                let shown: String = other.chars().take(40).collect();
+                Err(Refusal::invalid(key, format!("`{shown}` is neither true nor false")))
+            }
+        }
+    }
+
     /// How many to list: 50 if it is not said, at most 1,000.
     pub(crate) fn limit(&self) -> Result<u32, Refusal> {
         match self.number("limit")?.unwrap_or(50) {

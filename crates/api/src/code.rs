@@ -61,6 +61,7 @@ codes! {
     Refused "refused",
     PendingFull "pending_full",
     Overloaded "overloaded",
+    TooManyStreams "too_many_streams",
     NotOwner "not_owner",
     NotReady "not_ready",
     StoreUnavailable "store_unavailable",
@@ -103,7 +104,7 @@ impl Code {
             // What the caller saw is its condition, be it in a header or an argument.
             Code::VersionConflict => StatusCode::PRECONDITION_FAILED,
             Code::PendingFull => StatusCode::TOO_MANY_REQUESTS,
-            Code::Overloaded | Code::NotOwner | Code::NotReady | Code::StoreUnavailable => {
+            Code::Overloaded | Code::TooManyStreams | Code::NotOwner | Code::NotReady | Code::StoreUnavailable => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Code::StoreDamaged | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -47,6 +47,8 @@ pub(crate) enum Shape {
         max: u64,
     },
     Word(&'static [&'static str]),
+    /// True if it is there, unless it says `false`.
+    Flag,
     /// RFC 3339, or a duration back from now.
     Instant,
 }
@@ -109,6 +111,8 @@ fn named<T: ToSchema>(name: String) -> Body {
 pub(crate) enum Content {
     Nothing,
     Json(Body),
+    /// Events by name, each of which carries one of these as JSON.
+    Events(Vec<(&'static str, Body)>),
     /// Text of this media type.
     Text(&'static str),
 }
@@ -203,6 +207,12 @@ impl Endpoint {
     /// Arguments beside `namespace`.
     pub(crate) fn args(mut self, args: &[Arg]) -> Endpoint {
         self.args.extend_from_slice(args);
+        self
+    }
+
+    /// Headers that it heeds.
+    pub(crate) fn headers(mut self, headers: &[Arg]) -> Endpoint {
+        self.headers.extend_from_slice(headers);
         self
     }
 

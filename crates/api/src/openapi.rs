@@ -17,11 +17,15 @@ use crate::endpoint::{API, Answer, Arg, Body, Content, Endpoint, Opens, Shape, b
 use crate::routes;
 use crate::state::State;
 
+const EVENTS: &str = "text/event-stream";
+
 const ABOUT: &str = "Rota decides when work runs, who runs it, and proves that it ran.\n\n\
     Every call but the open ones carries `Authorization: Bearer TOKEN`. `{job}` is a name or an id; `{run}` is what was \
     printed (`r…`), a suffix of it that names one recent run, or `id:` and the decimal number. Times are RFC 3339 with \
     an offset. Durations in a job are text with a unit (`500ms`, `30s`, `5m`, `2h`, `1d`); elsewhere they are \
-    milliseconds, and say so in their name. A refusal is an `Error`, and its `code` has a page of its own.";
+    milliseconds, and say so in their name. A refusal is an `Error`, and its `code` has a page of its own. \
+    Lists are read on with `after`. What cannot be read as HTTP at all (a broken head, or one of more than 64 KiB) is \
+    answered 400 or 431 with no body, and the connection is closed.";
 
 /// A list of tags, as a header carries them.
 const TAGS: &str = r#"^(\*|(W/)?"[!#-~]*"( *, *(W/)?"[!#-~]*")*)$"#;
@@ -74,11 +78,32 @@ impl Schemas {
     /// Adds a body's schemas; a reference to it.
     fn add(&mut self, body: &Body) -> Value {
         for (name, schema) in &body.schemas {
-            let schema = serde_json::to_value(schema).expect("schemas are plain data");
+            let mut schema = serde_json::to_value(schema).expect("schemas are plain data");
+            bound(&mut schema);
             let before = self.0.insert(name.clone(), schema.clone());
             assert!(before.is_none_or(|before| before == schema), "two schemas are called {name}");
         }
         reference(&body.name)
+    }
+}
+
+/// Says the bounds of unsigned numbers: the formats that they are given are those of signed ones.
+fn bound(schema: &mut Value) {
+    match schema {
+        Value::Object(words) => {
+            let max = match words.get("format").and_then(Value::as_str) {
+                Some("int32") => Some(u64::from(u32::MAX)),
+                Some("int64") => Some(u64::MAX),
+                Some(_) | None => None,
+            };
+            if let Some(max) = max.filter(|_| words.contains_key("minimum")) {
+                words.remove("format");
+                words.entry("maximum").or_insert_with(|| json!(max));
+            }
+            words.values_mut().for_each(bound);
+        }
+        Value::Array(parts) => parts.iter_mut().for_each(bound),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -142,6 +167,8 @@ fn parameter(arg: &Arg, place: &str) -> Value {
     let schema = match arg.shape {
         Shape::Text | Shape::Instant => json!({"type": "string"}),
         Shape::Tags => json!({"type": "string", "pattern": TAGS}),
+        // A flag may stand without a value, which is text.
+        Shape::Flag => json!({"type": "string", "enum": ["true", "false", ""]}),
         Shape::Name => json!({"type": "string", "maxLength": 100}),
         Shape::Number { min, max } => number(min, max),
         Shape::Word(words) => json!({"type": "string", "enum": words}),
@@ -156,7 +183,14 @@ fn number(min: u64, max: u64) -> Value {
 fn responses(entry: &Endpoint, schemas: &mut Schemas) -> Value {
     let mut responses = Map::new();
     for answer in &entry.answers {
-        responses.insert(answer.status.to_string(), response(answer, schemas));
+        let answered = response(answer, schemas);
+        match responses.get_mut(&answer.status.to_string()) {
+            // Of another media type.
+            Some(before) => join(before, answered),
+            None => {
+                responses.insert(answer.status.to_string(), answered);
+            }
+        }
     }
     let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
     for code in &entry.codes {
@@ -174,12 +208,30 @@ fn response(answer: &Answer, schemas: &mut Schemas) -> Value {
     match &answer.content {
         Content::Nothing => {}
         Content::Json(body) => response["content"] = json!({"application/json": {"schema": schemas.add(body)}}),
+        Content::Events(events) => {
+            let list: Vec<String> = events.iter().map(|(name, body)| format!("`{name}`: `{}`", body.name)).collect();
+            for (_, body) in events {
+                schemas.add(body);
+            }
+            response["content"] = json!({EVENTS: {"schema": {"type": "string"}}});
+            response["description"] = json!(format!("{}; events with JSON: {}", answer.about, list.join(", ")));
+        }
         Content::Text(kind) => response["content"] = json!({*kind: {"schema": kind_of(kind)}}),
     }
     if answer.has_etag {
         response["headers"] = json!({"ETag": {"schema": {"type": "string"}, "required": true}});
     }
     response
+}
+
+/// Two answers of one status, which differ in their media type.
+fn join(before: &mut Value, answered: Value) {
+    let (a, b) = (before["description"].as_str().unwrap_or(""), answered["description"].as_str().unwrap_or(""));
+    before["description"] = json!(format!("{a}; or {b}"));
+    let more = answered["content"].as_object().cloned().unwrap_or_default();
+    if let Some(content) = before["content"].as_object_mut() {
+        content.extend(more);
+    }
 }
 
 fn kind_of(kind: &str) -> Value {

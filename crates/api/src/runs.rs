@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::Json as Answer;
 use axum::extract::State as Shared;
-use http::Uri;
-use rota_core::batch::{Attempt, Origin, RunState};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, Uri};
+use rota_core::batch::{Attempt, Origin, Run, RunState};
 use rota_core::id::RunId;
 use rota_core::partition::{self, Input};
 use rota_core::why::Why;
@@ -17,11 +18,14 @@ use crate::auth::{Admin, Reader};
 use crate::body::Args;
 use crate::code::Code;
 use crate::cursor::{self, List, part};
+use crate::feed;
+use crate::follow::{self, Places};
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::spec;
 use crate::state::State;
 use crate::story;
+use crate::stream;
 use crate::view::{self, Names};
 
 /// The part of a log that is sent if nothing is said, and the largest.
@@ -140,10 +144,15 @@ pub(crate) async fn logs(
     Shared(state): Shared<Arc<State>>,
     Path(run): Path<String>,
     uri: Uri,
-) -> Result<Answer<rest::LogWindow>, Refusal> {
-    let args = Args::read(&uri, &["shard", "attempt", "from", "bytes"])?;
-    let shard: u32 = args.number("shard")?.unwrap_or(0);
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let args = Args::read(&uri, &["shard", "attempt", "from", "bytes", "follow"])?;
+    let shard: Option<u32> = args.number("shard")?;
     let attempt: Option<u32> = args.number("attempt")?;
+    if args.flag("follow")? {
+        return follow_log(state, run, (shard, attempt), &args, &headers).await;
+    }
+    let shard = shard.unwrap_or(0);
     let from: u64 = args.number("from")?.unwrap_or(0);
     let bytes: u32 = args.number("bytes")?.unwrap_or(LOG_BYTES);
     if bytes == 0 || bytes > LOG_BYTES_MAX {
@@ -151,9 +160,7 @@ pub(crate) async fn logs(
     }
     let window = state.read(move |state| {
         let run = view::find_run(state, &run)?;
-        if shard >= run.shards.max(1) {
-            return Err(Refusal::invalid("shard", format!("the run has {} shards, counted from 0", run.shards)));
-        }
+        check_shard(&run, shard)?;
         let no = match attempt {
             Some(no) => no,
             None => {
@@ -173,7 +180,48 @@ pub(crate) async fn logs(
             is_closed: window.is_closed,
         })
     });
-    Ok(Answer(window.await?))
+    Ok(Answer(window.await?).into_response())
+}
+
+fn check_shard(run: &Run, shard: u32) -> Result<(), Refusal> {
+    if shard >= run.shards.max(1) {
+        return Err(Refusal::invalid("shard", format!("the run has {} shards, counted from 0", run.shards)));
+    }
+    Ok(())
+}
+
+async fn follow_log(
+    state: Arc<State>,
+    run: String,
+    (shard, attempt): (Option<u32>, Option<u32>),
+    args: &Args,
+    headers: &HeaderMap,
+) -> Result<Response, Refusal> {
+    if let Some(given) = ["from", "bytes"].into_iter().find(|key| args.text(key).is_some()) {
+        return Err(Refusal::invalid(given, "a log that is followed has no window")
+            .hint("leave it out; Last-Event-ID says where to go on"));
+    }
+    let places = Places::read(headers)?;
+    let run = state.read(move |state| view::find_run(state, &run)).await?;
+    if let Some(shard) = shard {
+        check_shard(&run, shard)?;
+    }
+    let wanted = follow::Wanted { run: run.id, shard, attempt };
+    stream::open(&state, |sink| follow::follow(state.clone(), wanted, places, sink))
+}
+
+pub(crate) async fn watch(_: Reader, Shared(state): Shared<Arc<State>>, uri: Uri) -> Result<Response, Refusal> {
+    let args = Args::read(&uri, &["job", "app", "state"])?;
+    let states: Vec<(&str, &str)> = RunState::ALL.iter().map(|state| (state.word(), state.word())).collect();
+    let word = spec::word("state", args.text("state"), &states)?;
+    let wanted = state.read(move |state| {
+        let namespace = args.namespace();
+        let app = args.text("app").map(|app| view::find_app(state, &namespace, app)).transpose()?;
+        let job = args.text("job").map(|job| view::find_job(state, &namespace, job)).transpose()?;
+        Ok(feed::Wanted { app: app.map(|app| app.id), job: job.map(|job| job.id), state: word, namespace })
+    });
+    let wanted = wanted.await?;
+    stream::open(&state, feed::stream(&state, wanted))
 }
 
 pub(crate) async fn kill(

@@ -18,6 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Known;
+use crate::patient::Patient;
 use crate::router::router;
 use crate::state::State;
 
@@ -95,7 +96,7 @@ pub async fn serve_up_to(
         {
             let is_known = Arc::new(AtomicBool::new(false));
             let service = Greeted { router: TowerToHyperService::new(router.clone()), is_known: is_known.clone() };
-            let connection = http.serve_connection(TokioIo::new(stream), service);
+            let connection = http.serve_connection(TokioIo::new(Patient::new(stream)), service);
             let task = connections.spawn(keep(connection, shutdown.clone()));
             guests.push(Guest { is_known, task }, connections_max);
         }
@@ -127,6 +128,7 @@ pub async fn serve_up_to(
     }
     drop(waiting);
     drop(listener);
+    state.close_streams();
     let draining = async {
         while let Some(ended) = connections.join_next().await {
             note(ended);
@@ -156,7 +158,7 @@ impl Service<Request<Incoming>> for Greeted {
     }
 }
 
-type Connection = http1::Connection<TokioIo<TcpStream>, Greeted>;
+type Connection = http1::Connection<TokioIo<Patient<TcpStream>>, Greeted>;
 
 async fn keep(connection: Connection, shutdown: CancellationToken) {
     let mut connection = pin!(connection);

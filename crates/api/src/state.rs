@@ -18,13 +18,16 @@ use rota_port::secrets::Secrets;
 use rota_port::store;
 use rota_wire::worker::Identity;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::Tokens;
 use crate::code::Code;
 use crate::directory::{Directory, Worker};
+use crate::feed::Feed;
 use crate::openapi::openapi;
 use crate::refusal::Refusal;
+use crate::stream::STREAMS_MAX;
 
 /// Reads that run at once. SQLite answers from this many threads; more would only fight for the two cores.
 const READS_MAX: usize = 4;
@@ -125,6 +128,12 @@ pub struct State {
     pub(crate) app_turn: Semaphore,
     reads: Semaphore,
     commands: TaskTracker,
+    /// Places for streams of events.
+    pub(crate) streams: Arc<Semaphore>,
+    /// Cancelled when the server stops: streams end by themselves no sooner than their readers.
+    pub(crate) closing: CancellationToken,
+    /// Who watches runs change.
+    pub(crate) feed: Feed,
 }
 
 /// Counts of the API itself.
@@ -169,6 +178,9 @@ impl State {
             app_turn: Semaphore::new(1),
             reads: Semaphore::new(READS_MAX),
             commands: TaskTracker::new(),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            closing: CancellationToken::new(),
+            feed: Feed::default(),
         };
         state.tokens.set(state.query.tokens()?);
         for app in state.query.apps()? {
@@ -212,6 +224,16 @@ impl State {
             Err(_) => Err(Refusal::new(Code::Timeout, "no answer within 30 s; it may still happen")
                 .hint("look whether it happened before you ask again; /readyz says what is slow")),
         }
+    }
+
+    /// Starts what outlives the call that asked for it; it ends with the server.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.commands.spawn(task);
+    }
+
+    /// Ends all streams, each with an event that says so.
+    pub(crate) fn close_streams(&self) {
+        self.closing.cancel();
     }
 
     /// Waits for the commands under way, after the last connection is closed.

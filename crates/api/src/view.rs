@@ -303,13 +303,16 @@ pub(crate) fn find_app(state: &State, namespace: &str, name: &str) -> Result<App
         .hint(hint.unwrap_or_else(|| format!("make it: rota app add {shown}"))))
 }
 
+/// There is no such run.
+pub(crate) fn run_unknown(shown: &str) -> Refusal {
+    Refusal::new(Code::RunUnknown, format!("there is no run `{shown}`"))
+        .hint("rota runs lists them; old ones are dropped after the retention time")
+}
+
 /// The run that a path names: as it was printed, by a unique suffix, or its number (with or without `id:`).
 pub(crate) fn find_run(state: &State, text: &str) -> Result<Run, Refusal> {
     let shown: String = text.chars().take(40).collect();
-    let unknown = || {
-        Refusal::new(Code::RunUnknown, format!("there is no run `{shown}`"))
-            .hint("rota runs lists them; old ones are dropped after the retention time")
-    };
+    let unknown = || run_unknown(&shown);
     // A printed id has at most eleven digits, the number behind it more.
     let is_number = text.len() > 11 && text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(number) = text.strip_prefix("id:").or(is_number.then_some(text)) {

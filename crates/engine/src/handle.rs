@@ -8,6 +8,7 @@ use rota_core::partition::{Input, ReplyTo, Snapshot};
 use rota_port::executor::Outcomes;
 use rota_port::intake::{Health, Intake, Refused, Waiting};
 use rota_port::store::{Error, Reservation, Reserved};
+use rota_port::tap::Tap;
 use tokio::sync::oneshot;
 
 use crate::shared::Shared;
@@ -85,6 +86,10 @@ impl Intake for Handle {
 
     fn snapshots(&self) -> Vec<Arc<Snapshot>> {
         self.shared.snapshots()
+    }
+
+    fn tap(&self) -> Arc<Tap> {
+        Arc::clone(&self.shared.tap)
     }
 
     fn health(&self) -> Health {

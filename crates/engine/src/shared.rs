@@ -10,6 +10,7 @@ use rota_core::partition::{Input, Snapshot};
 use rota_core::time::Mono;
 use rota_core::worker::App;
 use rota_port::store::{Error, Reservation, Reserved};
+use rota_port::tap::Tap;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) orders: Mailbox<Orders>,
     pub(crate) replies: Replies,
     pub(crate) gauges: Gauges,
+    pub(crate) tap: Arc<Tap>,
     pub(crate) failures: Failures,
     apps: RwLock<BTreeMap<AppId, PartitionId>>,
     snapshots: Mutex<Vec<Option<Arc<Snapshot>>>>,
@@ -101,6 +103,7 @@ impl Shared {
             orders: Mailbox::new(Orders::default()),
             replies: Replies::new(limits::REQUESTS_WAITING_MAX),
             gauges: Gauges::new(),
+            tap: Arc::default(),
             failures: Failures::new(),
             apps: RwLock::new(BTreeMap::new()),
             snapshots: Mutex::new(vec![None; usize::from(partitions)]),

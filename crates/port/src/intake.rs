@@ -8,6 +8,7 @@ use rota_core::id::{AppId, PartitionId};
 use rota_core::partition::{Answer, Input, ReplyTo, Snapshot};
 
 use crate::store::{Error, Reservation, Reserved};
+use crate::tap::Tap;
 
 /// A request that waits for its answer.
 pub type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -29,6 +30,8 @@ pub trait Intake: Send + Sync {
     fn confirm_clock(&self);
     /// What the machines last published.
     fn snapshots(&self) -> Vec<Arc<Snapshot>>;
+    /// Where runs are noted whose rows became durable.
+    fn tap(&self) -> Arc<Tap>;
     /// Whether and why this server takes no work at the moment.
     fn health(&self) -> Health;
 }

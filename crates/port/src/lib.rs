@@ -19,3 +19,4 @@ pub mod memory;
 pub mod query;
 pub mod secrets;
 pub mod store;
+pub mod tap;

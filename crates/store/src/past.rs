@@ -160,7 +160,9 @@ impl History for SqliteQuery {
         );
         let (first, last) = (codec::definition_key(job, from), codec::definition_key(job, Version(u32::MAX)));
         self.ask(|conn| {
-            conn.prepare_cached(&sql)?.query_map(params![first, last, PAST_MAX], |row| codec::definition(row, self.key()))?.collect()
+            conn.prepare_cached(&sql)?
+                .query_map(params![first, last, PAST_MAX], |row| codec::definition(row, self.key()))?
+                .collect()
         })
     }
 

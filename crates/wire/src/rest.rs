@@ -25,6 +25,8 @@
 //! | `GET /runs/{run}/attempts?shard=` | | [`Page`] of [`Attempt`] |
 //! | `GET /runs/{run}/why` | | [`Story`] |
 //! | `GET /runs/{run}/logs?shard=&attempt=&from=&bytes=` | | [`LogWindow`] |
+//! | `GET /runs/{run}/logs?follow&shard=&attempt=` | | events: [`LogPart`], [`Followed`], [`StreamEnd`] |
+//! | `GET /runs/stream?job=&app=&state=` | | events: [`Run`], [`Dropped`], [`StreamEnd`] |
 //! | `POST /runs/{run}/kill` | | [`Killed`] |
 //! | `POST /runs/{run}/rerun` | [`RerunAsk`] | 201 or, for a repeated `request_id`, 200, [`Rerun`] |
 //! | `GET /audit?since=&until=&job=&app=` | | one [`AuditLine`] per line (`application/x-ndjson`) |
@@ -52,6 +54,7 @@ mod past;
 mod run;
 mod secret;
 mod server;
+mod stream;
 mod token;
 #[cfg(feature = "schema")]
 pub mod words;
@@ -65,6 +68,7 @@ pub use past::{
 pub use run::{Attempt, Killed, LogWindow, Run, RunDetail, Story, StoryLine, Waiting};
 pub use secret::{Secret, SecretPut, SecretRemoved};
 pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};
+pub use stream::{Dropped, Followed, LogPart, StreamEnd};
 pub use token::{Token, TokenNew, TokenShown};
 
 use serde::{Deserialize, Serialize};

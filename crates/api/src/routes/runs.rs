@@ -5,7 +5,8 @@ use rota_wire::rest::words::{Origin, RunState};
 
 use crate::code::Code;
 use crate::cursor::AFTER;
-use crate::endpoint::{APP, Arg, Endpoint, JOB, LIMIT, Opens, Shape, body, get, page, post};
+use crate::endpoint::{APP, Arg, Content, Endpoint, JOB, LIMIT, Opens, Shape, body, get, page, post};
+use crate::follow::LAST_EVENT_ID;
 use crate::runs::LOG_BYTES_MAX;
 use crate::{held, runs};
 
@@ -20,6 +21,7 @@ const ATTEMPT: Arg = Arg::new(
     Shape::Number { min: 0, max: u32::MAX as u64 },
     "the attempt's number, from 1; the last if absent",
 );
+const FOLLOW: Arg = Arg::new("follow", Shape::Flag, "follow the log as a stream of events; without `from` and `bytes`");
 const FROM: Arg = Arg::new("from", Shape::Number { min: 0, max: u64::MAX }, "the byte to begin with; 0 if absent");
 const BYTES: Arg =
     Arg::new("bytes", Shape::Number { min: 1, max: LOG_BYTES_MAX as u64 }, "how many bytes at most; 65,536 if absent");
@@ -32,6 +34,20 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .args(&[JOB, APP, STATE, ORIGIN, SINCE, AFTER, LIMIT])
             .refuses(&[Code::AppUnknown, Code::JobUnknown, Code::RunUnknown, Code::RunAmbiguous])
             .answers(200, "runs", page::<rest::Run>()),
+        get("watch_runs", "/runs/stream", runs::watch)
+            .says("Tells of runs as they change, from now on.")
+            .opens(Opens::Readers)
+            .args(&[JOB, APP, STATE])
+            .refuses(&[Code::AppUnknown, Code::JobUnknown, Code::TooManyStreams])
+            .answers_with(
+                200,
+                "a stream of changes",
+                Content::Events(vec![
+                    ("run", body::<rest::Run>()),
+                    ("dropped", body::<rest::Dropped>()),
+                    ("end", body::<rest::StreamEnd>()),
+                ]),
+            ),
         get("get_run", "/runs/{run}", runs::get)
             .says("Shows a run with all its attempts.")
             .opens(Opens::Readers)
@@ -54,11 +70,21 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .refuses(&[Code::RunUnknown, Code::RunAmbiguous])
             .answers(200, "its story", body::<rest::Story>()),
         get("read_log", "/runs/{run}/logs", runs::logs)
-            .says("Reads a part of an attempt's log.")
+            .says("Reads a part of an attempt's log; or follows what all attempts of a run print, until it has ended.")
             .opens(Opens::Readers)
-            .args(&[SHARD, ATTEMPT, FROM, BYTES])
-            .refuses(&[Code::RunUnknown, Code::RunAmbiguous])
-            .answers(200, "whole lines", body::<rest::LogWindow>()),
+            .args(&[SHARD, ATTEMPT, FROM, BYTES, FOLLOW])
+            .headers(&[LAST_EVENT_ID])
+            .refuses(&[Code::RunUnknown, Code::RunAmbiguous, Code::TooManyStreams])
+            .answers(200, "whole lines", body::<rest::LogWindow>())
+            .answers_with(
+                200,
+                "with `follow`, a stream of what is printed",
+                Content::Events(vec![
+                    ("log", body::<rest::LogPart>()),
+                    ("run", body::<rest::Followed>()),
+                    ("end", body::<rest::StreamEnd>()),
+                ]),
+            ),
         get("list_held", "/held", held::list)
             .says("Lists slots that are due and wait without a row, longest first, at most 1,000.")
             .opens(Opens::Readers)

@@ -39,6 +39,10 @@ impl Document {
             assert_eq!(answer, "", "no body is documented: {at}");
             return;
         };
+        if kind == "text/event-stream" {
+            assert!(content.contains_key(kind), "a stream is not documented: {at}");
+            return;
+        }
         let (_, content) = content.iter().find(|(known, _)| *known == kind).unwrap_or_else(|| panic!("{kind}: {at}"));
         if let Err(complaint) = self.fits(&content["schema"], answer) {
             panic!("{complaint}: {at}");
@@ -97,11 +101,11 @@ impl Document {
                 }
                 "items" => value.as_array().into_iter().flatten().try_for_each(|item| self.fits(rule, item))?,
                 "minimum" => expect(
-                    value.as_i64().is_none_or(|n| n >= rule.as_i64().unwrap()),
+                    number(value).is_none_or(|n| n >= number(rule).unwrap()),
                     format!("{value} is less than {rule}"),
                 )?,
                 "maximum" => expect(
-                    value.as_i64().is_none_or(|n| n <= rule.as_i64().unwrap()),
+                    number(value).is_none_or(|n| n <= number(rule).unwrap()),
                     format!("{value} is more than {rule}"),
                 )?,
                 "minLength"
@@ -118,6 +122,10 @@ impl Document {
         }
         Ok(())
     }
+}
+
+fn number(value: &Value) -> Option<i128> {
+    value.as_u64().map(i128::from).or_else(|| value.as_i64().map(i128::from))
 }
 
 fn expect(holds: bool, complaint: String) -> Result<(), String> {
@@ -237,5 +245,52 @@ async fn every_example_of_a_body_is_well_formed() {
         // And no run is there to be run again.
         let is_other_run = answer["code"] == "run_unknown";
         assert!(status < 300 || is_other_job || is_other_run, "{method} {path}: {status} {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_that_cannot_be_is_refused_wherever_one_is_named() {
+    let world = World::new();
+    let (long, odd) = ("n".repeat(101), "a%20b");
+    for (method, path, operation) in entries(&rota_api::openapi("0.1.0")) {
+        if !path.starts_with("/api/v1") {
+            continue;
+        }
+        let token = if operation["security"][0]["bearer"][0] == "worker" { ETL } else { ADMIN };
+        for namespace in [long.as_str(), odd] {
+            let asked = format!("{path}?namespace={namespace}");
+            let (status, answer) = world.call(&method, &asked, token, example(&operation)).await;
+            let (status, code, field, _) = refusal(status, &answer);
+            assert_eq!((status, code.as_str(), field.as_str()), (400, "invalid", "namespace"), "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_body_is_taken_where_the_document_says_that_none_is_needed() {
+    for (method, path, operation) in entries(&rota_api::openapi("0.1.0")) {
+        if operation["requestBody"].is_null() {
+            continue;
+        }
+        let world = World::new();
+        world.admin("POST", "/api/v1/jobs", job("tick")).await;
+        let token = if operation["security"][0]["bearer"][0] == "worker" { ETL } else { ADMIN };
+        let (status, answer) = world.call(&method, &path, token, "").await;
+        let is_needed = operation["requestBody"]["required"] == true;
+        assert_eq!(status == 400, is_needed, "{method} {path}: {status} {answer}");
+    }
+}
+
+#[tokio::test]
+async fn numbers_have_the_bounds_that_the_document_says() {
+    let world = World::new();
+    world.worker("etl-1", 7, "http://h:1").await;
+    let beat = |attempt: &str| format!(r#"{{"incarnation":7,"no":1,"running":[{attempt}]}}"#);
+    let document = rota_api::openapi("0.1.0");
+    let items = &document["components"]["schemas"]["Beat"]["properties"]["running"]["items"];
+    assert_eq!(items, &json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}));
+    for (attempt, expected) in [("18446744073709551615", 200), ("18446744073709551616", 400), ("-1", 400)] {
+        let (status, answer) = world.call("POST", "/api/v1/workers/1/beat", ETL, beat(attempt)).await;
+        assert_eq!(status, expected, "{attempt}: {answer}");
     }
 }

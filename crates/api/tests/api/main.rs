@@ -12,4 +12,5 @@ mod past;
 mod runs;
 mod secrets;
 mod serving;
+mod streams;
 mod world;

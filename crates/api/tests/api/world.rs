@@ -6,10 +6,12 @@ use std::future::ready;
 use std::io::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, Request};
+use http_body_util::BodyExt as _;
 use rota_api::{Dialer, Parts, Settings, State, Unanswered};
 use rota_core::id::{AppId, Block, PartitionId, id_floor};
 use rota_core::partition::{Answer, Config, Dispatch, Effect, Input, Machine, ReplyTo, SendOutcome, Snapshot};
@@ -21,6 +23,7 @@ use rota_port::logs::{LogKey, Logs, Window};
 use rota_port::memory::MemoryStore;
 use rota_port::secrets::Secrets;
 use rota_port::store::{Error, Reservation, Reserved, Scope, Store, Token};
+use rota_port::tap::Tap;
 use rota_wire::worker::Identity;
 use serde_json::Value;
 use tower::ServiceExt;
@@ -44,6 +47,7 @@ pub(crate) struct Board {
     skew: Arc<AtomicI64>,
     /// What the server's threads are in.
     pub(crate) health: Mutex<Health>,
+    tap: Arc<Tap>,
 }
 
 struct Live {
@@ -77,6 +81,7 @@ impl Board {
                 match effect {
                     Effect::Commit(batch) => {
                         self.store.lock().unwrap().commit(std::slice::from_ref(&batch)).unwrap();
+                        self.tap.note(&batch);
                         todo.extend([Input::Committed(batch.seq), Input::Turn]);
                     }
                     Effect::Send(dispatch) => live.sent.push(*dispatch),
@@ -118,6 +123,10 @@ impl Intake for Board {
 
     fn snapshots(&self) -> Vec<Arc<Snapshot>> {
         self.live.lock().unwrap().snapshot.iter().cloned().collect()
+    }
+
+    fn tap(&self) -> Arc<Tap> {
+        self.tap.clone()
     }
 
     fn health(&self) -> Health {
@@ -230,6 +239,7 @@ impl World {
             clock: clock.clone(),
             skew: skew.clone(),
             health: Mutex::new(Health { stalled_ms: 0, store: None, commits: [0; 11], commit_us: 0 }),
+            tap: Arc::default(),
         });
         board.run(Input::Turn);
         let network = Arc::new(Network::default());
@@ -316,13 +326,25 @@ impl World {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let kind = response.headers().get("content-type").map_or("", |kind| kind.to_str().unwrap()).to_owned();
-        let bytes = axum::body::to_bytes(response.into_body(), 16 << 20).await.unwrap();
+        // A stream is read by those who open one; here it is dropped, which ends it.
+        let is_stream = kind == "text/event-stream";
+        let body = if is_stream { Body::empty() } else { response.into_body() };
+        let bytes = axum::body::to_bytes(body, 16 << 20).await.unwrap();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         let parsed = if kind.ends_with("ndjson") { None } else { serde_json::from_str(&text).ok() };
         let answer = parsed.unwrap_or(Value::String(text));
         self.document.check(method, path, status, &kind, &answer);
         self.document.check_headers(method, path, status, &headers);
         (status, headers, answer)
+    }
+
+    /// Opens a stream of events as a reader, behind the event with this id.
+    pub(crate) async fn stream(&self, path: &str, last: &str) -> Stream {
+        let request = Request::builder().uri(path).header("authorization", format!("Bearer {READ}"));
+        let request = request.header("last-event-id", last).body(Body::empty()).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream", "{path}: {}", response.status());
+        Stream { body: response.into_body(), text: String::new() }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {
@@ -351,6 +373,42 @@ impl World {
             self.call("POST", "/api/v1/workers", ETL, registration(name, incarnation, url).to_string()).await;
         assert_eq!(status, 200, "{body}");
         body
+    }
+}
+
+/// A stream of events.
+pub(crate) struct Stream {
+    body: Body,
+    text: String,
+}
+
+impl Stream {
+    /// The next event: its name, its id and its data.
+    pub(crate) async fn next(&mut self) -> Option<(String, String, Value)> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let line =
+                    |field: &str| event.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("").to_owned();
+                let (name, id, data) = (line("event: "), line("id: "), line("data: "));
+                self.text = rest.to_owned();
+                if !name.is_empty() {
+                    return Some((name, id, serde_json::from_str(&data).unwrap()));
+                }
+                continue;
+            }
+            let frame = tokio::time::timeout(Duration::from_secs(60), self.body.frame()).await;
+            let data = frame.expect("an event comes in time")?.unwrap().into_data().unwrap();
+            self.text.push_str(std::str::from_utf8(&data).unwrap());
+        }
+    }
+
+    /// All events to the last.
+    pub(crate) async fn rest(mut self) -> Vec<(String, String, Value)> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next().await {
+            events.push(event);
+        }
+        events
     }
 }
 

@@ -21,6 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::credentials::Credentials;
+use super::events::Events;
 use super::table::one_line;
 use crate::exit::Failure;
 
@@ -123,7 +124,10 @@ impl Client {
     }
 
     /// With the tag that a change of it can be made to depend on.
-    pub(crate) async fn get_tagged<T: DeserializeOwned>(&self, path: Path) -> Result<(T, Option<HeaderValue>), Failure> {
+    pub(crate) async fn get_tagged<T: DeserializeOwned>(
+        &self,
+        path: Path,
+    ) -> Result<(T, Option<HeaderValue>), Failure> {
         self.call_if(Method::GET, path, Bytes::new(), None).await
     }
 
@@ -204,6 +208,28 @@ impl Client {
                 let (status, mut headers, bytes) = answer?;
                 Ok((read(status, &bytes)?, headers.remove(header::ETAG)))
             }
+            Err(_) => Err(self.unreachable(&format!("no answer within {} s", DEADLINE.as_secs()))),
+        }
+    }
+
+    /// Opens a stream of events, behind the event with this id.
+    pub(crate) async fn events(&self, path: Path, last: Option<&str>) -> Result<Events, Failure> {
+        let mut request = self.request(Method::GET, path, Bytes::new())?;
+        if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
+            request.headers_mut().insert("last-event-id", last);
+        }
+        let opening = async {
+            let (response, connection) = self.send(request).await?;
+            if response.status() == StatusCode::OK {
+                return Ok(Events::new(response.into_body(), connection));
+            }
+            let (status, _, bytes) = self.taken(response, connection, Take::Whole).await?;
+            Err(read::<serde_json::Value>(status, &bytes).err().unwrap_or_else(|| {
+                Failure::failed("unexpected_answer", "the server answered something else than a stream")
+            }))
+        };
+        match tokio::time::timeout(DEADLINE, opening).await {
+            Ok(opened) => opened,
             Err(_) => Err(self.unreachable(&format!("no answer within {} s", DEADLINE.as_secs()))),
         }
     }

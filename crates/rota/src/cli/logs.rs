@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rota_wire::rest::{LogWindow, RunDetail, Waiting};
+use rota_wire::rest::{Followed, LogPart, LogWindow, RunDetail, StreamEnd, Waiting};
 use tokio::time::Instant;
 
 use super::client::{Client, Path};
@@ -14,9 +14,10 @@ use super::table::{commands_terminal, one_line};
 use crate::args::LogsArgs;
 use crate::exit::Failure;
 
-const POLL: Duration = Duration::from_millis(200);
-/// How long lines may lag behind the end of their run.
-const LAG: Duration = Duration::from_secs(2);
+/// Before a stream that broke off is opened again.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How long a server that was there may be away.
+const RESTART_MAX: Duration = Duration::from_secs(30);
 const WINDOW_BYTES: &str = "262144";
 
 /// A shard and an attempt's number.
@@ -27,29 +28,6 @@ type Key = (u32, u32);
 struct Read {
     next: u64,
     is_closed: bool,
-}
-
-/// What a run waits for, said once for each reason that lasts longer than a look.
-#[derive(Default)]
-struct Patience {
-    seen: Option<String>,
-    told: Option<String>,
-}
-
-impl Patience {
-    fn look(&mut self, waiting: Option<&Waiting>) -> Option<String> {
-        let now = waiting.map(|waiting| waiting.why.clone());
-        let has_lasted = now.is_some() && now == self.seen && now != self.told;
-        self.seen = now;
-        let waiting = waiting.filter(|_| has_lasted)?;
-        self.told.clone_from(&self.seen);
-        Some(match waiting.left_ms {
-            Some(ms) => {
-                format!("again in {} ({})", shown::duration(i64::try_from(ms).unwrap_or(i64::MAX)), waiting.why)
-            }
-            None => format!("waits: {} ({})", waiting.why, waiting.text),
-        })
-    }
 }
 
 pub(crate) async fn run(client: &Client, out: Out, args: LogsArgs) -> Result<(), Failure> {
@@ -77,7 +55,8 @@ pub(crate) async fn run(client: &Client, out: Out, args: LogsArgs) -> Result<(),
     if out.is_json { out.show(&windows, |_| String::new()) } else { Ok(()) }
 }
 
-/// Prints what the attempts of a run say until it has ended; gives the ended run back.
+/// Prints what the attempts of a run say until it has ended; gives the ended run back. A stream that breaks off goes on
+/// where it was.
 pub(crate) async fn follow(
     client: &Client,
     run: &str,
@@ -85,45 +64,59 @@ pub(crate) async fn follow(
     attempt: Option<u32>,
     out: Out,
 ) -> Result<RunDetail, Failure> {
-    let mut reads: BTreeMap<Key, Read> = BTreeMap::new();
-    let mut ended_since: Option<Instant> = None;
-    let mut patience = Patience::default();
+    let path = Path::of(&["runs", run, "logs"])
+        .with("follow", Some("true"))
+        .with("shard", shard.map(|shard| shard.to_string()))
+        .with("attempt", attempt.map(|attempt| attempt.to_string()));
+    let mut last: Option<String> = None;
+    let mut is_labelled = false;
+    let mut broken: Option<Instant> = None;
     loop {
-        // The state is read before the logs, so that the last look at the logs comes after the end.
-        let found = detail(client, run).await?;
-        let keys: Vec<Key> = found
-            .attempts
-            .iter()
-            .map(|seen| (seen.shard, seen.no))
-            .filter(|(seen, no)| {
-                shard.is_none_or(|wanted| wanted == *seen) && attempt.is_none_or(|wanted| wanted == *no)
-            })
-            .collect();
-        let is_labelled = found.run.shards > 1;
-        for key in &keys {
-            let read = reads.entry(*key).or_default();
-            while let Some(window) = next_window(client, run, *key, read).await? {
-                if !out.is_json {
-                    out::print(&labelled(*key, &window.text, is_labelled))?;
+        let mut events = match client.events(path.clone(), last.as_deref()).await {
+            // It is being restarted, perhaps.
+            Err(Failure::Unreachable(_)) if broken.is_some_and(|since| since.elapsed() < RESTART_MAX) => {
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+            opened => opened?,
+        };
+        while let Some(event) = events.next().await {
+            match event.name.as_str() {
+                "log" => {
+                    let part: LogPart = event.read()?;
+                    if !out.is_json {
+                        out::print(&labelled((part.shard, part.attempt), &part.text, is_labelled))?;
+                    }
+                    last = event.id;
                 }
+                "run" => {
+                    let now: Followed = event.read()?;
+                    is_labelled = now.run.shards > 1;
+                    if let Some(waiting) = now.waiting.filter(|_| !out.is_json) {
+                        // Not on stdout, which is the run's own log.
+                        eprintln!("{}", one_line(&waits(&waiting)));
+                    }
+                }
+                "end" => {
+                    let end: StreamEnd = event.read()?;
+                    if end.reason == "ended" {
+                        return detail(client, run).await;
+                    }
+                    break;
+                }
+                _ => {}
             }
         }
-        if let Some(waits) = patience.look(found.waiting.first())
-            && !out.is_json
-        {
-            // Not on stdout, which is the run's own log.
-            eprintln!("{}", one_line(&waits));
-        }
-        if found.run.is_ended {
-            let since = *ended_since.get_or_insert_with(Instant::now);
-            let is_read = keys.iter().all(|key| reads.get(key).is_some_and(|read| read.is_closed));
-            // A target that prints nothing, such as a URL, never closes a log.
-            let is_silent = reads.values().all(|read| read.next == 0) && since.elapsed() >= POLL;
-            if is_read || is_silent || since.elapsed() >= LAG {
-                return Ok(found);
-            }
-        }
-        tokio::time::sleep(POLL).await;
+        broken = Some(Instant::now());
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// `again in 2 s (backoff)`, or `waits: cap (…)`.
+fn waits(waiting: &Waiting) -> String {
+    match waiting.left_ms {
+        Some(ms) => format!("again in {} ({})", shown::duration(i64::try_from(ms).unwrap_or(i64::MAX)), waiting.why),
+        None => format!("waits: {} ({})", waiting.why, waiting.text),
     }
 }
 
@@ -203,15 +196,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_lasts_is_told_once() {
-        let waits = |why: &str, left_ms| Waiting { shard: 0, why: why.to_owned(), text: "t".to_owned(), left_ms };
-        let (cap, backoff) = (waits("cap", None), waits("backoff", Some(1_800)));
-        let mut patience = Patience::default();
-        let mut told = Vec::new();
-        for waiting in [Some(&cap), None, Some(&cap), Some(&cap), Some(&cap), Some(&backoff), Some(&backoff)] {
-            told.push(patience.look(waiting).unwrap_or_default());
-        }
-        assert_eq!(told, ["", "", "", "waits: cap (t)", "", "", "again in 1.8s (backoff)"]);
+    fn a_wait_is_told_with_its_time_or_its_reason() {
+        let waiting = |why: &str, left_ms| Waiting { shard: 0, why: why.to_owned(), text: "t".to_owned(), left_ms };
+        assert_eq!(waits(&waiting("cap", None)), "waits: cap (t)");
+        assert_eq!(waits(&waiting("backoff", Some(1_800))), "again in 1.8s (backoff)");
     }
 
     #[test]

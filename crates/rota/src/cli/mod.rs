@@ -5,6 +5,7 @@ pub(crate) mod backup;
 pub(crate) mod client;
 pub(crate) mod credentials;
 pub(crate) mod cron;
+pub(crate) mod events;
 pub(crate) mod freeze;
 pub(crate) mod health;
 pub(crate) mod job;

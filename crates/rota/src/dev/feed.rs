@@ -11,7 +11,8 @@ use crate::cli::shown;
 use crate::cli::table::{one_line, width};
 use crate::exit::Failure;
 
-const LOOK: Duration = Duration::from_millis(200);
+/// Before a stream that broke off is opened again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Runs looked at in one go; a playground has fewer between two looks.
 const RUNS: usize = 100;
 /// Things remembered as told.
@@ -41,23 +42,41 @@ impl Feed {
     /// Tells until the process ends.
     pub(super) async fn run(mut self, client: &Client) -> Result<(), Failure> {
         loop {
-            tokio::time::sleep(LOOK).await;
             // A server that stops answers no more; that is for it to tell.
-            let Ok(mut runs) = look(client).await else { continue };
-            runs.reverse();
-            let mut text = String::new();
-            for run in &runs {
-                if run.tries_max > 1 && !self.told.contains(&Told::Run(run.id)) {
-                    let found: Result<RunDetail, Failure> = client.get(Path::of(&["runs", &run.run])).await;
-                    text.push_str(&found.map(|found| self.retries(&found)).unwrap_or_default());
+            if let Ok(mut events) = client.events(Path::of(&["runs", "stream"]), None).await {
+                // What changed before the stream was open, or is not told by it, is in the list.
+                self.catch_up(client).await?;
+                while let Some(event) = events.next().await {
+                    match event.name.as_str() {
+                        "run" => self.tell(client, &[event.read()?]).await?,
+                        "dropped" => self.catch_up(client).await?,
+                        _ => {}
+                    }
                 }
-                text.push_str(&self.end(run));
             }
-            out::print(&text)?;
-            while self.told.len() > TOLD_MAX {
-                self.told.pop_first();
-            }
+            tokio::time::sleep(AGAIN).await;
         }
+    }
+
+    async fn catch_up(&mut self, client: &Client) -> Result<(), Failure> {
+        let Ok(mut runs) = look(client).await else { return Ok(()) };
+        runs.reverse();
+        self.tell(client, &runs).await
+    }
+
+    async fn tell(&mut self, client: &Client, runs: &[Run]) -> Result<(), Failure> {
+        let mut text = String::new();
+        for run in runs {
+            if run.tries_max > 1 && !self.told.contains(&Told::Run(run.id)) {
+                let found: Result<RunDetail, Failure> = client.get(Path::of(&["runs", &run.run])).await;
+                text.push_str(&found.map(|found| self.retries(&found)).unwrap_or_default());
+            }
+            text.push_str(&self.end(run));
+        }
+        while self.told.len() > TOLD_MAX {
+            self.told.pop_first();
+        }
+        if text.is_empty() { Ok(()) } else { Ok(out::print(&text)?) }
     }
 
     /// The line of a run that has ended and was not told.

@@ -59,6 +59,8 @@ words! {
     WorkerState: "online" "draining" "unreachable" "offline";
     /// What a token opens.
     TokenScope: "admin" "read" "worker";
+    /// Why a stream ended.
+    StreamEnding: "ended" "shutdown" "slow" "failed";
     /// What a token that is made on request opens.
     NewScope: "read";
 }
