@@ -89,6 +89,8 @@ fn run_of(row: &Row) -> Option<RunId> {
         | Row::WorkerState { .. }
         | Row::Exception { .. }
         | Row::Request { .. }
+        | Row::Rerun(_)
+        | Row::Freeze(_)
         | Row::Listed { .. } => None,
     }
 }
