@@ -146,6 +146,7 @@ impl Code {
             | Why::NextPass
             | Why::Backoff
             | Why::Thawing
+            | Why::Jitter
             | Why::HandlerFailed
             | Why::HttpStatus
             | Why::AttemptTimeout

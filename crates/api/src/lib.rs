@@ -61,6 +61,7 @@ mod tokens;
 mod top;
 mod trigger;
 mod view;
+mod when;
 
 pub use auth::{hash, mint};
 pub use code::Code;

@@ -56,6 +56,7 @@ mod secret;
 mod server;
 mod stream;
 mod token;
+mod when;
 #[cfg(feature = "schema")]
 pub mod words;
 
@@ -70,6 +71,7 @@ pub use secret::{Secret, SecretPut, SecretRemoved};
 pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};
 pub use stream::{Dropped, Followed, LogPart, StreamEnd};
 pub use token::{Token, TokenNew, TokenShown};
+pub use when::{Active, Calendar, Dst, DstRule};
 
 use serde::{Deserialize, Serialize};
 

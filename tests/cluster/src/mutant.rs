@@ -48,6 +48,7 @@ impl Mutant {
                 In::LateSuccessIgnored,
                 In::ReleaseAtTimeout,
                 In::FiresWhileFrozen,
+                In::JitterIgnored,
             ];
             all.extend(machine.map(Mutant::Machine));
         }

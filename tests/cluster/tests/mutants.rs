@@ -29,6 +29,7 @@ fn planted_bugs_are_caught() {
     check(Mutant::Machine(In::LateSuccessIgnored), &[Rule::Acknowledged, Rule::Terminal]);
     check(Mutant::Machine(In::ReleaseAtTimeout), &[Rule::Overlap]);
     check(Mutant::Machine(In::FiresWhileFrozen), &[Rule::Frozen]);
+    check(Mutant::Machine(In::JitterIgnored), &[Rule::Slots]);
     check(Mutant::StaleOwnerSends, &[Rule::SendRests]);
     check(Mutant::IdsFromRestoredCounter, &[Rule::Ids]);
     check(Mutant::StoreDoesNotFence, &[Rule::Term]);

@@ -97,7 +97,8 @@ impl Machine {
         self.runs.add_young(id, now.mono.plus(limits::LONG_RUN_MS));
         self.watch_run(now, id, now.wall);
         if origin == Origin::Schedule {
-            self.stats.lateness(now.wall.0.saturating_sub(slot.0));
+            let start = self.starts_at(ix, slot);
+            self.stats.lateness(now.wall.0.saturating_sub(start.0));
         }
         let mut chosen = Vec::with_capacity(shards as usize);
         let mut next = first;

@@ -355,6 +355,7 @@ impl Machine {
                 Timer::StartDeadline(run) => self.start_deadline_over(now, run),
                 Timer::RunDeadline(run) => self.run_deadline_over(now, run),
                 Timer::HeldDeadline(job) => self.held_deadline(now, job),
+                Timer::Jitter(job) => self.jitter_over(now, job),
                 Timer::Silence(worker) => self.silence(now, worker),
                 Timer::Avoided(worker) => self.fleet.stir(worker),
             }

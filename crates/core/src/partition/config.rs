@@ -58,6 +58,8 @@ pub enum Mutant {
     ReleaseAtTimeout,
     /// A freeze stops nothing.
     FiresWhileFrozen,
+    /// Runs start at their slots, whatever the jitter of their jobs.
+    JitterIgnored,
 }
 
 /// Whether a fault is planted; constant `false` in every shipped build.

@@ -7,6 +7,7 @@ use super::timer::Timer;
 use super::{Machine, planted};
 use crate::batch::{AttemptState, Origin, RunState};
 use crate::id::{AttemptId, RunId};
+use crate::jitter;
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
 
@@ -17,7 +18,12 @@ impl Machine {
             // A rerun's slot is that of the run which it repeats.
             let late = match run.origin {
                 Origin::Rerun => 0,
-                Origin::Schedule | Origin::Manual | Origin::Api => now.wall.0.saturating_sub(run.slot.0),
+                Origin::Manual | Origin::Api => now.wall.0.saturating_sub(run.slot.0),
+                Origin::Schedule => {
+                    let offset_ms = jitter::offset_ms(run.job, run.slot, run.policy.jitter_ms);
+                    let start = run.slot.plus_ms(i64::try_from(offset_ms).unwrap_or(i64::MAX));
+                    now.wall.0.saturating_sub(start.0)
+                }
             };
             let late = u64::try_from(late).unwrap_or(0);
             let at = now.mono.plus(start_ms.saturating_sub(late));

@@ -23,6 +23,7 @@ mod due;
 mod fleet;
 mod freeze;
 mod gate;
+mod jitter;
 mod jobs;
 mod load;
 mod mark;

@@ -24,6 +24,8 @@ pub(super) enum Timer {
     StartDeadline(RunId),
     /// A run may have taken too long in all.
     RunDeadline(RunId),
+    /// A slot may have waited for its jitter.
+    Jitter(JobIx),
     /// A held slot may have waited too long.
     HeldDeadline(JobIx),
     /// A worker may be silent.

@@ -7,6 +7,7 @@ mod edits;
 mod freeze;
 mod ledger;
 mod mark;
+mod narrow;
 mod pools;
 mod random;
 mod requests;

@@ -10,6 +10,7 @@ pub(crate) mod freeze;
 pub(crate) mod health;
 pub(crate) mod job;
 pub(crate) mod logs;
+mod narrow;
 pub(crate) mod out;
 pub(crate) mod past;
 pub(crate) mod run;
