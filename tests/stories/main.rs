@@ -24,6 +24,7 @@ mod kill_nine;
 mod protocol;
 mod restart_under_attempt;
 mod restore;
+mod secrets;
 mod shell;
 mod shipped;
 #[cfg(feature = "otlp")]

@@ -56,7 +56,7 @@ pub(crate) async fn reserve(
     let what = Reservation::App { namespace, name, pending_max };
     let reserved = state.intake.reserve(what).await?;
     let Reserved::App(app) = reserved else { return Err(Refusal::internal(reserved)) };
-    state.directory.put_app(app.clone());
+    state.put_app(app.clone());
     Ok(app)
 }
 

@@ -43,8 +43,10 @@ codes! {
     VersionUnknown "version_unknown",
     RunUnknown "run_unknown",
     WorkerUnknown "worker_unknown",
+    SecretUnknown "secret_unknown",
     RunAmbiguous "run_ambiguous",
     NameTaken "name_taken",
+    SecretInUse "secret_in_use",
     VersionConflict "version_conflict",
     JobDeleted "job_deleted",
     RunEnded "run_ended",
@@ -77,10 +79,12 @@ impl Code {
             | Code::JobUnknown
             | Code::VersionUnknown
             | Code::RunUnknown
-            | Code::WorkerUnknown => StatusCode::NOT_FOUND,
+            | Code::WorkerUnknown
+            | Code::SecretUnknown => StatusCode::NOT_FOUND,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Code::RunAmbiguous
             | Code::NameTaken
+            | Code::SecretInUse
             | Code::VersionConflict
             | Code::JobDeleted
             | Code::RunEnded
@@ -110,6 +114,7 @@ impl Code {
             Why::VersionConflict => Code::VersionConflict,
             Why::WorkerUnknown => Code::WorkerUnknown,
             Why::WorkerIdTaken => Code::WorkerIdTaken,
+            Why::SecretUnknown => Code::SecretUnknown,
             Why::NotOwner => Code::NotOwner,
             Why::Overloaded => Code::Overloaded,
             Why::Overlap => Code::Overlap,
@@ -148,6 +153,7 @@ impl Code {
             | Why::RefusedUnknownHandler
             | Why::RefusedFull
             | Why::RefusedAddress
+            | Why::TemplateFailed
             | Why::PresumedGone
             | Why::AttemptsSpent
             | Why::Superseded

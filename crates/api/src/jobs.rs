@@ -20,12 +20,13 @@ use crate::code::Code;
 use crate::held;
 use crate::path::Path;
 use crate::refusal::Refusal;
+use crate::secrets;
 use crate::spec;
 use crate::state::State;
 use crate::view;
 
 /// Who made a change, until there are users.
-const BY: &str = "admin";
+pub(crate) const BY: &str = "admin";
 
 pub(crate) async fn list(
     reader: Reader,
@@ -164,7 +165,8 @@ async fn define(
     let boxed = Box::new(definition.clone());
     let answer = state.ask(app.id, move |reply| Input::Define { definition: boxed, expected, reply }).await?;
     let partition::Answer::Defined { job, version, next } = answer else { return Err(Refusal::internal(answer)) };
-    Ok(saved(&compiled, &definition, app, (job, version, next), state.now()))
+    let saved = saved(&compiled, &definition, app, (job, version, next), state.now());
+    Ok(rest::JobSaved { warnings: secrets::missing(state, &app.namespace, &definition.spec), ..saved })
 }
 
 fn saved(
@@ -189,6 +191,7 @@ fn saved(
         schedule: view::explain(job),
         next: next.map(|next| zone.format(next)),
         next_slots: slots.into_iter().map(|slot| zone.format(slot)).collect(),
+        warnings: Vec::new(),
     }
 }
 

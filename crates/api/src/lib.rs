@@ -35,6 +35,7 @@ mod register;
 mod router;
 mod routes;
 mod runs;
+mod secrets;
 mod serve;
 mod spec;
 mod state;

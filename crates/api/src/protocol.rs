@@ -12,6 +12,7 @@ use rota_core::limits;
 use rota_core::partition::{self, Beat, Input, Outcome, Report};
 use rota_core::why::Why;
 use rota_port::logs::LogKey;
+use rota_port::secrets::Vault;
 use rota_wire::worker as wire;
 
 use crate::auth::WorkerOf;
@@ -105,13 +106,14 @@ pub(crate) async fn results(
     if body.results.is_empty() {
         return Ok(Answer(wire::Acknowledged { acknowledged: Vec::new() }));
     }
-    let reports = body.results.into_iter().map(report).collect();
+    let vault = state.secrets.of(app);
+    let reports = body.results.into_iter().map(|result| report(result, &vault)).collect();
     let answer = state.ask(app, move |reply| Input::Results { worker, incarnation, reports, reply }).await?;
     let partition::Answer::Acknowledged(attempts) = answer else { return Err(Refusal::internal(answer)) };
     Ok(Answer(wire::Acknowledged { acknowledged: attempts.into_iter().map(|attempt| attempt.0).collect() }))
 }
 
-fn report(result: wire::AttemptResult) -> Report {
+fn report(result: wire::AttemptResult, vault: &Vault) -> Report {
     Report {
         attempt: AttemptId(result.attempt),
         run: RunId(result.run),
@@ -123,7 +125,7 @@ fn report(result: wire::AttemptResult) -> Report {
             wire::Outcome::Timeout => Outcome::Timeout,
             wire::Outcome::Killed => Outcome::Killed,
         },
-        message: result.message.map(|message| Arc::from(cut(&message))),
+        message: result.message.map(|message| Arc::from(cut(&vault.redact(&message)))),
     }
 }
 
@@ -143,7 +145,7 @@ pub(crate) async fn logs(
     incarnation(body.incarnation)?;
     check_list("logs", body.logs.len())?;
     own(&state, app, &worker).await?;
-    let now = state.now();
+    let (now, vault) = (state.now(), state.secrets.of(app));
     for (at, entry) in body.logs.into_iter().enumerate() {
         let run = RunId(entry.run);
         // Lines for runs of others, or of runs that are swept already, are not kept.
@@ -157,7 +159,10 @@ pub(crate) async fn logs(
         }
         let key = LogKey { run, shard: entry.shard, no: entry.no };
         // A line is a line: what came with line ends inside is several.
-        let lines: Vec<String> = entry.lines.iter().flat_map(|line| line.split('\n')).map(str::to_owned).collect();
+        // A secret with several lines is looked for before they are taken apart.
+        let clean = entry.lines.iter().map(|line| vault.redact(line));
+        let lines: Vec<String> =
+            clean.flat_map(|line| line.split('\n').map(str::to_owned).collect::<Vec<_>>()).collect();
         if !lines.is_empty() {
             state.logs.append(key, now, lines);
         }

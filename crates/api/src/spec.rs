@@ -12,6 +12,7 @@ use rota_core::job::{
     Delivery, Invalid, Job, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout, When, check_name,
 };
 use rota_core::limits;
+use rota_core::template::Template;
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
 use rota_cron::{Dialect, PERIOD_MIN_MS};
@@ -24,6 +25,8 @@ use crate::refusal::Refusal;
 
 /// What stands for a header's value where it is not shown.
 const HIDDEN: &str = "***";
+/// The header that `bearer` stands for, and what its value begins with.
+const BEARER: (&str, &str) = ("Authorization", "Bearer ");
 /// The headers of a request that are not the user's to set.
 const HEADERS_OF_ROTA: [&str; 7] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "idempotency-key"];
@@ -148,13 +151,33 @@ fn read_http(http: &rest::Http) -> Result<Target, Refusal> {
                 .hint("a request has one method"));
         }
     };
-    for (name, value) in &http.headers {
+    let mut headers = http.headers.clone();
+    for (name, value) in &headers {
         check_header(name, value)?;
+    }
+    if let Some(token) = &http.bearer {
+        check_bearer(token, &headers)?;
+        headers.insert(BEARER.0.to_owned(), format!("{}{token}", BEARER.1));
     }
     let body = http.body.clone().unwrap_or_default();
     check_size("http.body", body.len())?;
     check_size(&format!("http.{method}"), url.len())?;
-    Ok(Target::Url { method: method.to_uppercase(), url, headers: http.headers.clone(), body })
+    Ok(Target::Url { method: method.to_uppercase(), url, headers, body })
+}
+
+/// A bearer token is a short way to write its header; it is checked here so that a mistake names its own place.
+fn check_bearer(token: &str, headers: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    let wrong = |message: &str, hint: &str| Err(Refusal::invalid("http.bearer", message).hint(hint));
+    if let Some(name) = headers.keys().find(|name| name.eq_ignore_ascii_case(BEARER.0)) {
+        return wrong(&format!("`http.headers.{name}` is given too"), "a request has one authorization");
+    }
+    if token.trim().is_empty() || token.to_ascii_lowercase().starts_with("bearer ") {
+        return wrong("this is not a token", "the token alone, for example {{secret.PARTNER}}");
+    }
+    if let Err(error) = Template::parse(token) {
+        return Err(Refusal::invalid("http.bearer", error.to_string()).maybe_hint(error.hint));
+    }
+    check_header(BEARER.0, token).map_err(|refusal| refusal.field("http.bearer"))
 }
 
 fn methods(http: &rest::Http) -> [(&'static str, Option<&String>); 5] {
@@ -298,16 +321,26 @@ pub(crate) fn write(spec: &Spec, name: &str, app: &App, state: JobState) -> rest
     job
 }
 
-/// Replaces the values of a request's headers: they open other systems, and are not for everyone who may read.
+/// Replaces the values of a request's headers: they open other systems, and are not for everyone who may read. One
+/// that is nothing but the name of a secret gives nothing away.
 pub(crate) fn hide_secrets(job: &mut rest::JobSpec) {
-    for value in job.http.iter_mut().flat_map(|http| http.headers.values_mut()) {
-        HIDDEN.clone_into(value);
+    for value in job.http.iter_mut().flat_map(|http| http.headers.values_mut().chain(&mut http.bearer)) {
+        let is_name = Template::parse(value).ok().flatten().is_some_and(|template| template.is_secret_alone());
+        if !is_name {
+            HIDDEN.clone_into(value);
+        }
     }
 }
 
 fn write_http(method: &str, url: &str, headers: &BTreeMap<String, String>, body: &str) -> rest::Http {
+    let mut headers = headers.clone();
+    let bearer = headers.get(BEARER.0).and_then(|value| value.strip_prefix(BEARER.1)).map(str::to_owned);
+    if bearer.is_some() {
+        headers.remove(BEARER.0);
+    }
     let mut http = rest::Http {
-        headers: headers.clone(),
+        bearer,
+        headers,
         body: Some(body.to_owned()).filter(|body| !body.is_empty()),
         ..Default::default()
     };

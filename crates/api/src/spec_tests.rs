@@ -34,6 +34,9 @@ fn what_users_write_reads_back_as_they_wrote_it() {
         json!({"name": "a", "every": "1d", "http": {"get": "HTTP://partner.example/ping"}}),
         json!({"name": "a", "app": "etl", "every": "2h",
             "http": {"post": "http://h:1/p?q", "headers": {"x-a": "b"}, "body": "{}"}, "delivery": "at_least_once"}),
+        json!({"name": "a", "every": "2h", "http": {"post": "http://h/{{slot | date('%F')}}?k={{secret.K}}",
+            "bearer": "{{secret.PARTNER}}", "headers": {"x-a": "{{run}}"}, "body": "{\"part\":{{shard.index}}}"}}),
+        json!({"name": "a", "every": "2h", "http": {"get": "http://h/", "headers": {"authorization": "Bearer x"}}}),
         json!({"name": "a", "every": "1d", "http": {"put": "https://p.example/"}}),
         json!({"name": "a", "every": "1d", "http": {"patch": "https://p.example/"}}),
         json!({"name": "a", "every": "1d", "http": {"delete": "https://p.example/"}}),
@@ -110,6 +113,16 @@ fn each_mistake_names_its_field_and_says_what_would_be_right() {
         (url(json!({"get": "https://a.example", "headers": {"a": "c\n"}})), "http.headers.a", ""),
         (url(json!({"get": "https://a.example", "headers": {"Host": "c"}})), "http.headers.Host", "leave it out"),
         (json!({"name": "a", "http": {"get": "https://a.example"}, "param": "x"}), "param", "http.body"),
+        (handler(json!({"param": "{{slott}}"})), "param", "did you mean `slot`?"),
+        (handler(json!({"param": "{{.Values.x}}"})), "param", "{{'{{'}}"),
+        (url(json!({"post": "https://{{app}}.example"})), "http.post", "https://partner.example"),
+        (url(json!({"post": "https://a.example/{{slot"})), "http.post", "close it"),
+        (url(json!({"post": "https://a.example", "body": "{{slot|date('%Q')}}"})), "http.body", "%F"),
+        (url(json!({"get": "https://a.example", "headers": {"x": "{{secret}}"}})), "http.headers", "secret.PARTNER"),
+        (url(json!({"get": "https://a.example", "bearer": "{{secret.}}"})), "http.bearer", "secret.PARTNER"),
+        (url(json!({"get": "https://a.example", "bearer": "***"})), "http.bearer", "admin"),
+        (url(json!({"get": "https://a.example", "bearer": "Bearer x"})), "http.bearer", "{{secret.PARTNER}}"),
+        (url(json!({"get": "https://a.example", "bearer": "x", "headers": {"AUTHORIZATION": "y"}})), "http.bearer", ""),
     ] {
         let refusal = accept(body.clone()).expect_err(&body.to_string());
         assert_eq!(refusal.code, Code::Invalid, "{body}: {refusal:?}");

@@ -13,6 +13,7 @@ use rota_port::backup::Backup;
 use rota_port::intake::{Intake, Waiting};
 use rota_port::logs::Logs;
 use rota_port::query::Query;
+use rota_port::secrets::Secrets;
 use rota_port::store;
 use rota_wire::worker::Identity;
 use tokio::sync::Semaphore;
@@ -88,6 +89,8 @@ pub struct Parts {
     pub backup: Arc<dyn Backup>,
     /// Dials workers back.
     pub dialer: Arc<dyn Dialer>,
+    /// What jobs may use by name, and nobody may read; what is durable is in it.
+    pub secrets: Arc<Secrets>,
     /// The wall clock.
     pub clock: Clock,
     /// For new tokens.
@@ -103,6 +106,7 @@ pub struct State {
     pub(crate) logs: Arc<dyn Logs>,
     pub(crate) backup: Arc<dyn Backup>,
     pub(crate) dialer: Arc<dyn Dialer>,
+    pub(crate) secrets: Arc<Secrets>,
     pub(crate) entropy: Entropy,
     pub(crate) settings: Settings,
     pub(crate) tokens: Tokens,
@@ -144,6 +148,7 @@ impl State {
             logs: parts.logs,
             backup: parts.backup,
             dialer: parts.dialer,
+            secrets: parts.secrets,
             entropy: parts.entropy,
             document: openapi(parts.settings.version).to_string().into(),
             settings: parts.settings,
@@ -156,7 +161,7 @@ impl State {
         };
         state.tokens.set(state.query.tokens()?);
         for app in state.query.apps()? {
-            state.directory.put_app(app);
+            state.put_app(app);
         }
         for (registration, _) in state.query.workers(None)? {
             let (id, worker) = (registration.id, directory_entry(&registration));
@@ -217,6 +222,12 @@ impl State {
         if let Answer::Refused(why) = answer { Err(Refusal::from(why)) } else { Ok(answer) }
     }
 
+    /// Remembers an app, and in which namespace its jobs are.
+    pub(crate) fn put_app(&self, app: App) {
+        self.secrets.put_app(&app);
+        self.directory.put_app(app);
+    }
+
     /// An app by name; asks the store if this server has not seen it yet. May block.
     pub(crate) fn find_app(&self, namespace: &str, name: &str) -> Result<Option<App>, Refusal> {
         if let Some(app) = self.directory.app_named(namespace, name) {
@@ -238,7 +249,7 @@ impl State {
     pub(crate) fn reload_apps(&self) -> Result<Vec<App>, Refusal> {
         let apps = self.query.apps()?;
         for app in &apps {
-            self.directory.put_app(app.clone());
+            self.put_app(app.clone());
         }
         Ok(apps)
     }

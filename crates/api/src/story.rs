@@ -59,6 +59,9 @@ fn hints(run: &Run, printed: &str, job: &str, is_living: bool) -> Vec<String> {
     }
     if !run.state.is_terminal() {
         hints.push(format!("rota kill {printed}"));
+    } else if run.why == Some(Why::SecretUnknown) {
+        hints.push("rota secret list".to_owned());
+        hints.push("rota secret set NAME".to_owned());
     } else if run.state != RunState::Success && is_living {
         hints.push(format!("rota run {job}"));
     }

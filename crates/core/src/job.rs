@@ -1,7 +1,8 @@
 //! What a job is: the specification a user wrote ([`Spec`]), the stored version of it
 //! ([`Definition`]), and the compiled form that a machine holds ([`Job`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use rota_cron::{Dialect, DstPolicy, Schedule, Zone};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AppId, JobId, Version};
 use crate::label::Selector;
 use crate::limits;
+use crate::template::Templates;
 use crate::time::UnixMs;
 use crate::url;
 
@@ -54,23 +56,23 @@ pub enum When {
 }
 
 /// What a run of the job calls.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     /// A handler that workers of the app offer.
     Handler {
         /// Its name.
         name: String,
-        /// Passed to it as it is.
+        /// Passed to it, its templates filled in.
         param: String,
     },
     /// A request to a URL; the response is the result.
     Url {
         /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
         method: String,
-        /// Absolute, `http` or `https`.
+        /// Absolute, `http` or `https`; its path and its query may be templates.
         url: String,
-        /// Extra headers.
+        /// Extra headers. Their values are nobody's business, and do not print.
         headers: BTreeMap<String, String>,
         /// The request's body.
         body: String,
@@ -216,8 +218,10 @@ pub struct Body {
     pub name: String,
     /// The zone of its slots.
     pub zone: Zone,
-    /// What it calls.
+    /// What it calls, as it was written.
     pub target: Target,
+    /// Those of its parts that are templates; none if all of it is meant as it is.
+    pub templates: Option<Box<Templates>>,
 }
 
 /// A compiled job.
@@ -327,7 +331,8 @@ impl Spec {
             }
         }
         let delivery = self.delivery.unwrap_or_else(|| self.target.delivery());
-        self.target.check()?;
+        let templates = Templates::of(&self.target)?;
+        self.target.check(templates.as_deref())?;
         Ok(Job {
             id,
             version,
@@ -343,8 +348,16 @@ impl Spec {
                 shards: self.shards,
                 delivery,
             }),
-            body: Arc::new(Body { name: name.to_owned(), zone, target: self.target.clone() }),
+            body: Arc::new(Body { name: name.to_owned(), zone, target: self.target.clone(), templates }),
         })
+    }
+}
+
+impl Body {
+    /// One that is meant as it is.
+    #[must_use]
+    pub fn literal(name: String, zone: Zone, target: Target) -> Body {
+        Body { name, zone, target, templates: None }
     }
 }
 
@@ -366,7 +379,7 @@ impl Target {
         }
     }
 
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self, templates: Option<&Templates>) -> Result<(), Invalid> {
         match self {
             Target::Handler { name, param } => {
                 check_name("handler", name)?;
@@ -376,22 +389,73 @@ impl Target {
                 if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str()) {
                     return Err(invalid("http.method", format!("`{method}` is not GET, POST, PUT, PATCH or DELETE")));
                 }
-                url::authority(url).map_err(|problem| Invalid {
-                    field: "http.url",
-                    message: format!("`{url}` {problem}"),
-                    hint: Some("for example: https://partner.example/ping".to_owned()),
-                })?;
+                check_url(url, templates)?;
                 check_size("http.headers", headers.iter().map(|(k, v)| k.len() + v.len()).sum())?;
                 check_size("http.body", body.len())
             }
         }
     }
 
+    /// The templates of it; none if they cannot be read, or there are none.
+    fn templates(&self) -> Option<Box<Templates>> {
+        Templates::of(self).ok().flatten()
+    }
+
+    /// The secrets that its templates name.
+    #[must_use]
+    pub fn secrets(&self) -> BTreeSet<String> {
+        self.templates().map(|all| all.secrets().into_iter().map(str::to_owned).collect()).unwrap_or_default()
+    }
+
+    /// Whether its templates name a secret.
+    #[must_use]
+    pub fn names_secret(&self) -> bool {
+        !self.secrets().is_empty()
+    }
+
     /// The authority (host and port) that a URL target calls; none for handlers and for URLs without one.
     #[must_use]
     pub fn host(&self) -> Option<&str> {
         let Target::Url { url, .. } = self else { return None };
-        url::authority(url).ok()
+        url::authority(written_out(url)?).ok()
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Handler { name, param } => {
+                f.debug_struct("Handler").field("name", name).field("param", param).finish()
+            }
+            Target::Url { method, url, headers, body } => {
+                let names: Vec<&String> = headers.keys().collect();
+                let mut shown = f.debug_struct("Url");
+                shown.field("method", method).field("url", url).field("headers", &names).field("body", body).finish()
+            }
+        }
+    }
+}
+
+/// The beginning of a URL that is no template, if it goes beyond the authority.
+fn written_out(url: &str) -> Option<&str> {
+    let head = url.split("{{").next().unwrap_or_default();
+    let is_beyond = head.split_once("://").is_some_and(|(_, rest)| rest.contains(['/', '?', '#']));
+    (is_beyond || head.len() == url.len()).then_some(head)
+}
+
+/// A URL is absolute, and has templates in its path and its query only, and blanks in templates only.
+fn check_url(url: &str, templates: Option<&Templates>) -> Result<(), Invalid> {
+    let refused = |message: String, hint: &str| Invalid { field: "http.url", message, hint: Some(hint.to_owned()) };
+    let head = written_out(url).ok_or_else(|| {
+        let message = "scheme, host and port of a URL are written out: a template stands behind them".to_owned();
+        refused(message, "for example: https://partner.example/day/{{slot|date('%F')}}")
+    })?;
+    let texts = templates.and_then(Templates::url_texts);
+    let has_blank = texts.is_some_and(|mut texts| texts.any(|text| text.contains(char::is_whitespace)));
+    let problem = if has_blank { Some("has a blank; it must be percent-encoded") } else { url::authority(head).err() };
+    match problem {
+        Some(problem) => Err(refused(format!("`{url}` {problem}"), "for example: https://partner.example/ping")),
+        None => Ok(()),
     }
 }
 

@@ -15,6 +15,7 @@ pub mod limits;
 pub mod partition;
 pub mod restore;
 pub mod route;
+pub mod template;
 pub mod time;
 pub mod trace;
 mod url;

@@ -78,6 +78,8 @@ why! {
     RefusedUnknownHandler "unknown_handler" "the worker does not offer the handler and refused it",
     RefusedFull "full" "the worker was full and refused it",
     RefusedAddress "address_refused" "the address is not one that calls may go to",
+    SecretUnknown "secret_unknown" "it names a secret that is not set; nothing was sent",
+    TemplateFailed "template_failed" "the call could not be made from what the job says; nothing was sent",
     PresumedGone "presumed_gone" "nothing was heard of it for so long that its place was given away",
     AttemptsSpent "attempts_spent" "the limit of attempts was reached",
     LateSuccess "late_success" "it had ended otherwise; a success came later and settled its shard",

@@ -132,6 +132,14 @@ impl Zone {
         }
     }
 
+    /// As jiff has it.
+    pub(crate) fn rule(&self) -> TimeZone {
+        match &self.0.rule {
+            Rule::Fixed(offset_s) => crate::stamp::fixed(*offset_s),
+            Rule::Iana(zone) => zone.clone(),
+        }
+    }
+
     /// Whether the offset never changes.
     pub(crate) fn is_fixed(&self) -> bool {
         matches!(self.0.rule, Rule::Fixed(_))

@@ -40,7 +40,7 @@ fn main() {
     let (outcomes, mut inbox) = common::answers();
     let policy = Arc::new(Policy::new::<&str>(&[], false).unwrap());
     let tls = rota_net::tls::roots(&[]).unwrap();
-    let executor = HttpExecutor::start(Config::NATIVE, policy, tls, running_clock(), outcomes).unwrap();
+    let executor = HttpExecutor::start(Config::NATIVE, policy, tls, running_clock(), outcomes, Arc::default()).unwrap();
 
     let send = |attempt: u64| {
         let mut dispatch: Dispatch = dispatch(attempt, &workers[usize::try_from(attempt).unwrap() % workers.len()]);

@@ -4,7 +4,8 @@
 //! out together. A lane's tasks belong to its `JoinSet`; one that panics takes the lane with it, and the
 //! next call that is handed to a lane that died panics in its caller. Nothing is lost in silence.
 //!
-//! Absent on purpose: retries, and any knowledge of what a call means.
+//! Absent on purpose: retries, and any knowledge of what a call means, but for its templates, which are filled in
+//! as it comes in.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,12 +17,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rota_core::id::PartitionId;
+use rota_core::id::{AppId, PartitionId};
 use rota_core::partition::Input;
 use rota_port::executor::{Outbound, Outcomes};
+use rota_port::secrets::{Secrets, Vault};
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep_until};
+
+use crate::secret;
 
 /// Between two looks at calls and connections that wait.
 pub(crate) const TICK_MS: u64 = 50;
@@ -43,6 +47,7 @@ pub(crate) trait Desk {
 pub(crate) struct Outbox {
     ready: RefCell<Vec<(PartitionId, Input)>>,
     bell: Notify,
+    secrets: Arc<Secrets>,
 }
 
 impl Outbox {
@@ -60,6 +65,17 @@ impl Outbox {
         let mut ready = self.ready.borrow_mut();
         let room = Vec::with_capacity(ready.len());
         std::mem::replace(&mut *ready, room)
+    }
+
+    /// Puts an answer in that carries the words of a peer of this app; secrets do not pass.
+    pub(crate) fn put_said(&self, partition: PartitionId, app: AppId, mut input: Input) {
+        secret::clean(&mut input, || self.vault(app));
+        self.put(partition, input);
+    }
+
+    /// The secrets that an app's jobs may use.
+    pub(crate) fn vault(&self, app: AppId) -> Arc<Vault> {
+        self.secrets.of(app)
     }
 }
 
@@ -82,6 +98,7 @@ impl Lane {
     pub(crate) fn start<D: Desk + 'static>(
         name: String,
         outcomes: Arc<dyn Outcomes>,
+        secrets: Arc<Secrets>,
         desk: impl FnOnce(Rc<Outbox>) -> D + Send + 'static,
     ) -> io::Result<Lane> {
         let inbox =
@@ -89,7 +106,7 @@ impl Lane {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let its_inbox = inbox.clone();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let outbox = Rc::new(Outbox { ready: RefCell::new(Vec::new()), bell: Notify::new() });
+            let outbox = Rc::new(Outbox { ready: RefCell::new(Vec::new()), bell: Notify::new(), secrets });
             let desk = desk(outbox.clone());
             LocalSet::new().block_on(&runtime, run(desk, &its_inbox, &outbox, &*outcomes));
             // Name lookups that hang must not keep the process from stopping.
@@ -128,7 +145,13 @@ async fn run<D: Desk>(mut desk: D, inbox: &Inbox, outbox: &Outbox, outcomes: &dy
         if !calls.is_empty() {
             tick_at = tick_at.or_else(|| Some(Instant::now() + TICK));
         }
-        for (partition, call) in calls {
+        for (partition, mut call) in calls {
+            if let Outbound::Send(send) = &mut call
+                && let Err(unsendable) = secret::fill(&outbox.secrets, send)
+            {
+                outbox.put(partition, unsendable);
+                continue;
+            }
             desk.take(&mut tasks, partition, call);
         }
         if tick_at.is_some_and(|at| at <= Instant::now()) {

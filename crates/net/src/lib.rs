@@ -7,7 +7,8 @@
 //! Invariants:
 //! - every call is answered exactly once, in vectors, and nothing is ever sent twice;
 //! - `NotStarted` is only said of a call of which no byte was written, or which was refused in type;
-//! - every connect, exchange, body and wait has a bound.
+//! - every connect, exchange, body and wait has a bound;
+//! - templates are filled in before a call is queued, and what peers say has no secret's value in it when it leaves.
 //!
 //! Absent on purpose: redirects, proxies, cookies, compression, HTTP/2, retries.
 #![deny(missing_docs)]
@@ -19,6 +20,7 @@ mod endpoint;
 pub mod http;
 mod lane;
 pub mod policy;
+mod secret;
 pub mod tls;
 mod trace;
 pub mod url;

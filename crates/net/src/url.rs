@@ -30,6 +30,7 @@ use rota_core::trace::Sampler;
 use rota_core::why::Why;
 use rota_core::worker::Protocol;
 use rota_port::executor::{Executor, Outbound, Outcomes};
+use rota_port::secrets::{Secrets, Vault};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
@@ -71,9 +72,10 @@ impl UrlExecutor {
         tls: Arc<ClientConfig>,
         clock: Clock,
         outcomes: Arc<dyn Outcomes>,
+        secrets: Arc<Secrets>,
     ) -> io::Result<UrlExecutor> {
         let timeout = Duration::from_millis(config.connect_ms);
-        let lane = Lane::start("lane-url".to_owned(), outcomes, move |outbox| {
+        let lane = Lane::start("lane-url".to_owned(), outcomes, secrets, move |outbox| {
             let connector = Connector { policy, tls, purpose: Purpose::UrlJob, timeout };
             Desk { context: Rc::new(Context { config, clock, connector, outbox }), flights: BTreeMap::new() }
         })?;
@@ -152,7 +154,7 @@ impl lane::Desk for Desk {
                 let task = tasks.spawn_local(async move {
                     let outcome = perform(&context, &send, &its_phase).await;
                     its_phase.set(Phase::Over);
-                    context.outbox.put(partition, Input::Sent { attempt, outcome });
+                    context.outbox.put_said(partition, send.app, Input::Sent { attempt, outcome });
                     attempt
                 });
                 let former = self.flights.insert(attempt, Flight { partition, phase, task });
@@ -188,7 +190,9 @@ async fn perform(context: &Context, send: &Dispatch, phase: &Cell<Phase>) -> Sen
         Ok(prepared) => prepared,
         Err(problem) => {
             let message = format!("the request cannot be made: {problem}");
-            return SendOutcome::Finished(Outcome::Failed(Why::HandlerFailed), Some(message.into()));
+            // What was filled in may stand in it.
+            let message = context.outbox.vault(send.app).redact(&message).into_owned();
+            return SendOutcome::Unsendable(Why::TemplateFailed, message.into());
         }
     };
     trace::mark(request.headers_mut(), context.config.sampler, send);
@@ -205,7 +209,7 @@ async fn perform(context: &Context, send: &Dispatch, phase: &Cell<Phase>) -> Sen
     phase.set(Phase::Sent);
     let exchange_ms = send.timeout_ms.unwrap_or(context.config.exchange_ms);
     match timeout(Duration::from_millis(exchange_ms), connection.exchange(request, RESPONSE)).await {
-        Ok(Ok(response)) => finished(&response),
+        Ok(Ok(response)) => finished(&response, &context.outbox.vault(send.app)),
         Ok(Err(Failure::NotSent)) => SendOutcome::NotStarted(Why::ConnectFailed),
         Ok(Err(Failure::Broken(error))) => {
             tracing::debug!(host = to.host, error = &error as &dyn std::error::Error, "exchange_broken");
@@ -262,9 +266,10 @@ fn prepare(send: &Dispatch) -> Result<(Endpoint, Request<Full<Bytes>>), String> 
 /// at once and work while they write the body.
 const RESPONSE: BodyLimit = BodyLimit { kept_bytes_max: MESSAGE_BYTES_MAX, read_bytes_max: 1 << 20 };
 
-fn finished(response: &Response) -> SendOutcome {
-    let mut text = String::from_utf8_lossy(&response.body).into_owned();
+fn finished(response: &Response, vault: &Vault) -> SendOutcome {
+    let said = String::from_utf8_lossy(&response.body);
     let mut is_cut = response.is_cut;
+    let mut text = if is_cut { vault.redact_cut(&said) } else { vault.redact(&said) }.into_owned();
     let outcome = if response.status.is_success() {
         Outcome::Success
     } else {

@@ -34,7 +34,7 @@ impl Rig {
         let (outcomes, inbox) = answers();
         let policy = Arc::new(Policy::new::<&str>(&[], false).unwrap());
         let tls = tls::roots(roots).unwrap();
-        Rig { executor: HttpExecutor::start(config, policy, tls, clock, outcomes).unwrap(), inbox }
+        Rig { executor: HttpExecutor::start(config, policy, tls, clock, outcomes, Arc::default()).unwrap(), inbox }
     }
 
     /// With the clock standing.

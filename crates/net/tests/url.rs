@@ -30,7 +30,9 @@ impl Rig {
         let hands = Hands::new();
         let policy = Arc::new(Policy::new(allow, false).unwrap());
         let config = Config { connect_ms: 10_000, ..Config::DEFAULT };
-        let executor = UrlExecutor::start(config, policy, tls::roots(roots).unwrap(), hands.clock(), outcomes).unwrap();
+        let executor =
+            UrlExecutor::start(config, policy, tls::roots(roots).unwrap(), hands.clock(), outcomes, Arc::default())
+                .unwrap();
         Rig { executor, inbox, hands }
     }
 
@@ -214,9 +216,7 @@ fn a_request_that_cannot_be_made_fails_and_says_why() {
         (("x", "y"), "http://a@127.0.0.1/".to_owned(), "user name"),
     ] {
         let outcome = rig.send(url_dispatch(1, "GET", &url, &[headers], ""));
-        let SendOutcome::Finished(Outcome::Failed(Why::HandlerFailed), Some(text)) = &outcome else {
-            panic!("{outcome:?}")
-        };
+        let SendOutcome::Unsendable(Why::TemplateFailed, text) = &outcome else { panic!("{outcome:?}") };
         assert!(text.contains(problem), "{text}");
     }
     assert!(peer.rest().is_empty());

@@ -13,12 +13,14 @@ mod fencing;
 mod fixture;
 mod reads;
 mod reservations;
+mod secrets;
 mod upkeep;
 
 pub use claims::*;
 pub use fencing::*;
 pub use reads::*;
 pub use reservations::*;
+pub use secrets::*;
 pub use upkeep::*;
 
 use crate::query::Query;
@@ -69,6 +71,9 @@ macro_rules! store_suite {
             a_request_is_answered_once
             a_request_is_forgotten_after_seven_days
             tokens_are_kept_until_they_are_revoked
+            a_secret_is_set_replaced_and_removed
+            jobs_that_name_a_secret_are_found
+            header_values_come_back_as_they_were
             ids_are_disjoint_and_grow
             a_sweep_keeps_what_is_needed
             runs_are_filtered_newest_first

@@ -2,7 +2,8 @@
 //!
 //! [`store::Store`] makes batches durable, [`query::Query`] reads what is durable,
 //! [`executor::Executor`] carries dispatches out, [`intake::Intake`] carries requests in,
-//! [`logs::Logs`] keeps what attempts print, [`backup::Backup`] copies all of it.
+//! [`logs::Logs`] keeps what attempts print, [`secrets::Secrets`] what jobs may use and nobody may see,
+//! [`backup::Backup`] copies all of it.
 //!
 //! Absent on purpose: SQL, HTTP, threads. [`memory`] is the reference implementation of store and query.
 #![deny(missing_docs)]
@@ -15,4 +16,5 @@ pub mod intake;
 pub mod logs;
 pub mod memory;
 pub mod query;
+pub mod secrets;
 pub mod store;

@@ -6,7 +6,7 @@ use rota_core::job::Definition;
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Registration, WorkerState};
 
-use crate::store::{Error, Token};
+use crate::store::{Error, StoredSecret, Token};
 
 /// Reads of a store; called from any thread, sees every batch whose commit was answered.
 pub trait Query: Send + Sync {
@@ -14,6 +14,10 @@ pub trait Query: Send + Sync {
     fn apps(&self) -> Result<Vec<App>, Error>;
     /// All tokens.
     fn tokens(&self) -> Result<Vec<Token>, Error>;
+    /// All secrets, ordered by (namespace, name).
+    fn secrets(&self) -> Result<Vec<StoredSecret>, Error>;
+    /// Living jobs whose current version names a secret, with an id above `after`, in order of id.
+    fn jobs_with_secrets(&self, after: JobId, limit: u32) -> Result<Vec<Definition>, Error>;
     /// The current definition of a job, also of a deleted one.
     fn job(&self, job: JobId) -> Result<Option<Definition>, Error>;
     /// The living job with this name.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rota_core::batch::{Batch, Loaded};
 use rota_core::id::{AppId, JobId, PartitionId, RunId, Seq, WorkerId};
 use rota_core::time::UnixMs;
-use rota_core::worker::App;
+use rota_core::worker::{App, Secret};
 
 /// A durable store with one writer. One thread owns it.
 pub trait Store: Send {
@@ -119,6 +119,30 @@ pub enum Reservation {
         /// The scope.
         scope: Scope,
     },
+    /// Sets a secret, whether or not it was set before.
+    Secret(StoredSecret),
+    /// Removes a secret; `Unknown` if it is not set.
+    SecretBack {
+        /// The namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// A secret of a namespace: what its jobs may use under a name. At rest its value is sealed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredSecret {
+    /// Tenant boundary.
+    pub namespace: String,
+    /// Unique in it.
+    pub name: String,
+    /// What templates are filled in with.
+    pub value: Secret,
+    /// When it was set.
+    pub at: UnixMs,
+    /// Who set it.
+    pub by: String,
 }
 
 /// What a token opens.
@@ -162,7 +186,7 @@ pub enum Reserved {
     Taken(JobId),
     /// The request id was used with another body.
     OtherBody,
-    /// There is no such app or job.
+    /// There is no such app, job or secret.
     Unknown,
 }
 

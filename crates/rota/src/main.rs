@@ -76,6 +76,7 @@ async fn ask(common: &Common, out: Out, command: Ask) -> Result<(), Failure> {
     match command {
         Ask::App(command) => cli::app::run(&client, out, command).await,
         Ask::Token(command) => cli::token::run(&client, out, command).await,
+        Ask::Secret(command) => cli::secret::run(&client, out, command).await,
         Ask::Job(command) => cli::job::run(&client, out, &common.namespace, command).await,
         Ask::Run(args) => cli::run::start(&client, out, args).await,
         Ask::Runs(args) => cli::run::list(&client, out, &args, clock::now()).await,

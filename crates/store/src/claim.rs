@@ -95,7 +95,7 @@ impl SqliteStore {
         let mut statement = self.conn.prepare_cached(&sql)?;
         let mut jobs = Vec::new();
         for app in apps {
-            for definition in statement.query_map([app.0], codec::definition)? {
+            for definition in statement.query_map([app.0], |row| codec::definition(row, &self.key))? {
                 jobs.push(definition?);
             }
         }
@@ -204,7 +204,7 @@ impl<'s> Scan<'s> {
         if run.state.is_terminal() && attempts.iter().all(|attempt| attempt.released_at.is_some()) {
             return Ok(());
         }
-        let definition = older_definition(&self.store.conn, &run)?;
+        let definition = older_definition(self.store, &run)?;
         let is_listed = self.listed.contains_key(&run.id);
         self.recent.open.entry(partition).or_default().push(OpenRun { run, attempts, definition, is_listed });
         Ok(())
@@ -255,7 +255,8 @@ pub(crate) fn attempts(
 }
 
 /// The definition that made a run, if it is not among the current ones of living jobs.
-fn older_definition(conn: &Connection, run: &Run) -> Result<Option<Definition>, Error> {
+fn older_definition(store: &SqliteStore, run: &Run) -> Result<Option<Definition>, Error> {
+    let conn = &store.conn;
     let current = "SELECT 1 FROM job WHERE id = ?1 AND version = ?2 AND state <> ?3";
     let deleted = codec::job_state(JobState::Deleted);
     let is_current = conn
@@ -268,6 +269,6 @@ fn older_definition(conn: &Connection, run: &Run) -> Result<Option<Definition>, 
     let sql = format!("SELECT {DEFINITION_COLUMNS} FROM definition d WHERE d.key = ?1");
     let key = codec::definition_key(run.job, run.version);
     conn.prepare_cached(&sql)
-        .and_then(|mut statement| statement.query_row([key], codec::definition).optional())
+        .and_then(|mut statement| statement.query_row([key], |row| codec::definition(row, &store.key)).optional())
         .map_err(of)
 }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use rota_core::batch::{Attempt, AttemptState, Exception, Origin, Run, RunState};
 use rota_core::id::{AppId, AttemptId, Incarnation, JobId, RunId, Version, WorkerId};
-use rota_core::job::{Definition, JobState};
+use rota_core::job::{Definition, JobState, Spec, Target};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
+use rota_port::store::{Error, StoredSecret};
 use rusqlite::types::Type;
 use rusqlite::{Row, ToSql};
 
@@ -27,7 +28,7 @@ pub(crate) const ATTEMPT_COLUMNS: &str =
     "run, shard, no, id, worker, incarnation, state, why, at, ended_at, released_at, message";
 
 /// The columns of a definition, in the order of [`definition`].
-pub(crate) const DEFINITION_COLUMNS: &str = "d.key, d.app, d.name, d.spec, d.state, d.at, d.by";
+pub(crate) const DEFINITION_COLUMNS: &str = "d.key, d.app, d.name, d.spec, d.state, d.at, d.by, d.headers";
 
 /// The columns of a worker, in the order of [`worker`].
 pub(crate) const WORKER_COLUMNS: &str =
@@ -221,17 +222,47 @@ pub(crate) fn attempt(row: &Row<'_>) -> rusqlite::Result<Attempt> {
     })
 }
 
+/// What the values of a version's headers are sealed for.
+fn headers_context(job: JobId, version: Version) -> String {
+    format!("job {job} version {version}")
+}
+
+/// A specification as the columns `spec` and `headers`: the values of a request's headers open other systems, so they
+/// are sealed.
+pub(crate) fn spec_params(definition: &Definition, key: &Key) -> Result<(String, Option<Vec<u8>>), Error> {
+    let json = |spec: &Spec| serde_json::to_string(spec).expect("a specification is plain data");
+    let Target::Url { headers, .. } = &definition.spec.target else { return Ok((json(&definition.spec), None)) };
+    if headers.is_empty() {
+        return Ok((json(&definition.spec), None));
+    }
+    let text = serde_json::to_string(headers).expect("names and values are text");
+    let sealed = key.seal(&text, &headers_context(definition.id, definition.version))?;
+    let mut spec = definition.spec.clone();
+    if let Target::Url { headers, .. } = &mut spec.target {
+        headers.clear();
+    }
+    Ok((json(&spec), Some(sealed)))
+}
+
 /// A row of [`DEFINITION_COLUMNS`].
-pub(crate) fn definition(row: &Row<'_>) -> rusqlite::Result<Definition> {
-    let key = read_u64(row, 0)?;
+pub(crate) fn definition(row: &Row<'_>, key: &Key) -> rusqlite::Result<Definition> {
     let number = |bits: u64| u32::try_from(bits).map_err(|_| odd(row, 0, Type::Integer));
-    let spec = serde_json::from_str(row.get_ref(3)?.as_str()?);
+    let (id, version) = {
+        let key = read_u64(row, 0)?;
+        (JobId(number(key >> 32)?), Version(number(key & 0xffff_ffff)?))
+    };
+    let json = |column, e| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(e));
+    let mut spec: Spec = serde_json::from_str(row.get_ref(3)?.as_str()?).map_err(|e| json(3, e))?;
+    if let (Some(sealed), Target::Url { headers, .. }) = (row.get_ref(7)?.as_blob_or_null()?, &mut spec.target) {
+        let text = key.unseal(sealed, &headers_context(id, version)).ok_or_else(|| odd(row, 7, Type::Blob))?;
+        *headers = serde_json::from_str(&text).map_err(|e| json(7, e))?;
+    }
     Ok(Definition {
-        id: JobId(number(key >> 32)?),
-        version: Version(number(key & 0xffff_ffff)?),
+        id,
+        version,
         app: AppId(row.get(1)?),
         name: row.get(2)?,
-        spec: spec.map_err(|e| rusqlite::Error::FromSqlConversionFailure(3, Type::Text, Box::new(e)))?,
+        spec,
         state: read_job_state(row, 4)?,
         at: read_ms(row, 5)?,
         by: row.get(6)?,
@@ -246,6 +277,24 @@ fn read_job_state(row: &Row<'_>, column: usize) -> rusqlite::Result<JobState> {
 /// What a worker's secret is sealed for: this start of this worker.
 pub(crate) fn secret_context(worker: WorkerId, incarnation: Incarnation) -> String {
     format!("worker {worker} incarnation {incarnation}")
+}
+
+/// What a secret's value is sealed for. No name has a slash.
+pub(crate) fn value_context(namespace: &str, name: &str) -> String {
+    format!("secret {namespace}/{name}")
+}
+
+/// A row of (namespace, name, value, at, by).
+pub(crate) fn secret(row: &Row<'_>, key: &Key) -> rusqlite::Result<StoredSecret> {
+    let (namespace, name): (String, String) = (row.get(0)?, row.get(1)?);
+    let value = key.unseal(row.get_ref(2)?.as_blob()?, &value_context(&namespace, &name));
+    Ok(StoredSecret {
+        value: Secret(value.ok_or_else(|| odd(row, 2, Type::Blob))?),
+        namespace,
+        name,
+        at: read_ms(row, 3)?,
+        by: row.get(4)?,
+    })
 }
 
 /// A row of [`WORKER_COLUMNS`].

@@ -300,10 +300,13 @@ impl<'s> Writer<'s> {
              WHERE excluded.version > version";
         let changed = self.cold(upsert, params![id.0, definition.app.0, version.0, state])?;
         one(changed, || format!("job {id} has version {version} already"))?;
-        let spec = serde_json::to_string(&definition.spec).expect("a specification is plain data");
-        let insert = "INSERT INTO definition (key, app, name, spec, state, at, by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let (spec, headers) = codec::spec_params(definition, &self.store.key)?;
+        let insert = "INSERT INTO definition (key, app, name, spec, state, at, by, headers, names_secret) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         let key = codec::definition_key(id, version);
-        let values = params![key, definition.app.0, definition.name, spec, state, definition.at.0, definition.by];
+        let names_secret = definition.spec.target.names_secret();
+        let (at, by) = (definition.at.0, &definition.by);
+        let values = params![key, definition.app.0, definition.name, spec, state, at, by, headers, names_secret];
         self.cold(insert, values)?;
         let name = "INSERT INTO job_name (namespace, name, job, at, is_used) VALUES (?1, ?2, ?3, ?4, 1) \
              ON CONFLICT DO NOTHING";

@@ -21,8 +21,10 @@ pub(crate) struct Migration {
 }
 
 /// All steps, in order.
-pub(crate) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, sql: include_str!("../migrations/0001_first.sql") }];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, sql: include_str!("../migrations/0001_first.sql") },
+    Migration { version: 2, sql: include_str!("../migrations/0002_secrets.sql") },
+];
 
 /// Applies what is missing. Before it changes a schema that is in use, it copies the file aside.
 /// Answers whether the database is new.

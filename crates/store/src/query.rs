@@ -17,7 +17,7 @@ use rota_core::job::{Definition, JobState};
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Registration, WorkerState};
 use rota_port::query::{Query, RUNS_MAX, RunFilter};
-use rota_port::store::{Error, Token};
+use rota_port::store::{Error, StoredSecret, Token};
 use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, params};
 
@@ -119,7 +119,16 @@ impl SqliteQuery {
 
     fn definition(&self, sql: &str, values: impl Params) -> Result<Option<Definition>, Error> {
         let sql = format!("SELECT {DEFINITION_COLUMNS} {sql}");
-        self.ask(|conn| conn.prepare_cached(&sql)?.query_row(values, codec::definition).optional())
+        self.ask(|conn| {
+            conn.prepare_cached(&sql)?.query_row(values, |row| codec::definition(row, &self.key)).optional()
+        })
+    }
+
+    fn definitions(&self, sql: &str, values: impl Params) -> Result<Vec<Definition>, Error> {
+        self.ask(|conn| {
+            let mut statement = conn.prepare_cached(sql)?;
+            statement.query_map(values, |row| codec::definition(row, &self.key))?.collect()
+        })
     }
 
     fn known(&self, sql: &str, values: impl Params) -> Result<Vec<Known>, Error> {
@@ -154,6 +163,25 @@ impl Query for SqliteQuery {
         })
     }
 
+    fn secrets(&self) -> Result<Vec<StoredSecret>, Error> {
+        self.ask(|conn| {
+            let sql = "SELECT namespace, name, value, at, by FROM secret ORDER BY namespace, name";
+            let mut statement = conn.prepare_cached(sql)?;
+            statement.query_map([], |row| codec::secret(row, &self.key))?.collect()
+        })
+    }
+
+    fn jobs_with_secrets(&self, after: JobId, limit: u32) -> Result<Vec<Definition>, Error> {
+        let sql = format!(
+            "SELECT {DEFINITION_COLUMNS} FROM definition d INDEXED BY definition_with_secret JOIN job j ON j.id = d.key >> 32 \
+             WHERE d.names_secret = 1 AND d.key > ?1 AND d.key = (j.id << 32) + j.version AND j.state <> ?2 \
+             ORDER BY d.key LIMIT ?3"
+        );
+        let above = codec::definition_key(after, Version(u32::MAX));
+        let deleted = codec::job_state(JobState::Deleted);
+        self.definitions(&sql, params![above, deleted, limit.min(RUNS_MAX)])
+    }
+
     fn job(&self, job: JobId) -> Result<Option<Definition>, Error> {
         let sql = "FROM job j JOIN definition d ON d.key = (j.id << 32) + j.version WHERE j.id = ?1";
         self.definition(sql, [job.0])
@@ -177,7 +205,7 @@ impl Query for SqliteQuery {
         );
         let deleted = codec::job_state(JobState::Deleted);
         let values = params![after.0, deleted, limit.min(RUNS_MAX), app.map(|app| app.0)];
-        self.ask(|conn| conn.prepare_cached(&sql)?.query_map(values, codec::definition)?.collect())
+        self.definitions(&sql, values)
     }
 
     fn run(&self, run: RunId) -> Result<Option<Run>, Error> {

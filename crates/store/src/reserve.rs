@@ -4,11 +4,12 @@ use rota_core::id::{AppId, JobId, PartitionId, RunId, WorkerId, partition_of};
 use rota_core::limits;
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
-use rota_port::store::{Error, REQUEST_KEPT_MS, Reservation, Reserved, Scope, Token};
+use rota_port::store::{Error, REQUEST_KEPT_MS, Reservation, Reserved, Scope, StoredSecret, Token};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use crate::codec;
 use crate::failure::{of, transaction};
+use crate::key::Key;
 use crate::sqlite::SqliteStore;
 
 /// Ids stay below this.
@@ -61,6 +62,8 @@ impl SqliteStore {
             Reservation::RequestBack { job, request_id } => request_back(&self.conn, *job, request_id),
             Reservation::Token(token) => keep_token(&self.conn, token),
             Reservation::TokensBack { scope } => tokens_back(&self.conn, scope),
+            Reservation::Secret(secret) => keep_secret(&self.conn, secret, &self.key),
+            Reservation::SecretBack { namespace, name } => secret_back(&self.conn, namespace, name),
         }
     }
 }
@@ -190,4 +193,18 @@ fn tokens_back(conn: &Connection, scope: &Scope) -> Result<Reserved, Error> {
          AND id < (SELECT max(id) FROM token WHERE scope = ?1 AND app IS ?2)";
     run(conn, delete, params![scope, app])?;
     Ok(Reserved::Done)
+}
+
+fn keep_secret(conn: &Connection, secret: &StoredSecret, key: &Key) -> Result<Reserved, Error> {
+    let (namespace, name) = (&secret.namespace, &secret.name);
+    let sealed = key.seal(&secret.value.0, &codec::value_context(namespace, name))?;
+    let upsert = "INSERT INTO secret (namespace, name, value, at, by) VALUES (?1, ?2, ?3, ?4, ?5) \
+         ON CONFLICT DO UPDATE SET value = excluded.value, at = excluded.at, by = excluded.by";
+    run(conn, upsert, params![namespace, name, sealed, secret.at.0, secret.by])?;
+    Ok(Reserved::Done)
+}
+
+fn secret_back(conn: &Connection, namespace: &str, name: &str) -> Result<Reserved, Error> {
+    let removed = run(conn, "DELETE FROM secret WHERE namespace = ?1 AND name = ?2", params![namespace, name])?;
+    Ok(if removed == 0 { Reserved::Unknown } else { Reserved::Done })
 }

@@ -7,20 +7,20 @@
 use std::path::Path;
 
 use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Origin, Row, Run, RunState};
-use rota_core::id::{AttemptId, Epoch, Incarnation, PartitionId, RunId, Seq, Version, WorkerId};
+use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
 use rota_core::job::{Definition, JobState, Spec, Target, When};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
 use rota_port::memory::MemoryStore;
 use rota_port::query::{Query, RunFilter};
-use rota_port::store::{Reservation, Reserved, Scope, Store, Token};
+use rota_port::store::{Outcome, Reservation, Reserved, Scope, Store, StoredSecret, Token};
 use rusqlite::Connection;
 
 const T: UnixMs = UnixMs(1_800_000_000_000);
 
-/// A bit of everything.
-fn write(store: &mut dyn Store) {
+/// A bit of everything that a schema can keep.
+fn write(store: &mut dyn Store, schema: u32) {
     let app = Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: Some(9) };
     let Reserved::App(app) = store.reserve(&app).unwrap() else { panic!("an app is always given") };
     let name = Reservation::JobName { app: app.id, name: "settle".to_owned(), at: T };
@@ -107,6 +107,42 @@ fn write(store: &mut dyn Store) {
     store.commit(&[batch]).unwrap();
     let request = Reservation::Request { job, request_id: "r-1".to_owned(), body_hash: [9; 32], at: T };
     assert_eq!(store.reserve(&request), Ok(Reserved::New));
+    if schema >= 2 {
+        write_secrets(store, app.id, epoch, first + 2);
+    }
+}
+
+/// A secret, and a job that names it in a header.
+fn write_secrets(store: &mut dyn Store, app: AppId, epoch: Epoch, floor: u64) {
+    let name = Reservation::JobName { app, name: "ping".to_owned(), at: T };
+    let Reserved::Job(job) = store.reserve(&name).unwrap() else { panic!("the name is new") };
+    let secret = StoredSecret {
+        namespace: "shop".to_owned(),
+        name: "PARTNER".to_owned(),
+        value: Secret("a value".to_owned()),
+        at: T,
+        by: "someone".to_owned(),
+    };
+    assert_eq!(store.reserve(&Reservation::Secret(secret)), Ok(Reserved::Done));
+    let target = Target::Url {
+        method: "POST".to_owned(),
+        url: "https://partner.example/ping".to_owned(),
+        headers: [("Authorization".to_owned(), "Bearer {{secret.PARTNER}}".to_owned())].into(),
+        body: String::new(),
+    };
+    let definition = Definition {
+        id: job,
+        version: Version(1),
+        app,
+        name: "ping".to_owned(),
+        spec: Spec::new(When::Manual, target),
+        state: JobState::Enabled,
+        at: T,
+        by: "someone".to_owned(),
+    };
+    let rows = vec![Row::Definition(Box::new(definition))];
+    let batch = Batch { partition: PartitionId(0), epoch, seq: Seq(2), at: T.plus_ms(70), mark: T, floor, rows };
+    assert_eq!(store.commit(&[batch]), Ok(vec![Outcome::Applied]));
 }
 
 fn restore(fixture: &str, key: &str, dir: &Path) {
@@ -118,19 +154,31 @@ fn restore(fixture: &str, key: &str, dir: &Path) {
 
 #[test]
 fn a_store_of_schema_1_opens_with_everything() {
+    check(1, include_str!("fixtures/v1.sql"), include_str!("fixtures/v1.key.hex"));
+}
+
+#[test]
+fn a_store_of_schema_2_opens_with_everything() {
+    check(2, include_str!("fixtures/v2.sql"), include_str!("fixtures/v2.key.hex"));
+}
+
+fn check(schema: u32, fixture: &str, key: &str) {
     let dir = tempfile::tempdir().unwrap();
-    restore(include_str!("fixtures/v1.sql"), include_str!("fixtures/v1.key.hex"), dir.path());
+    restore(fixture, key, dir.path());
     let (mut store, query) = rota_store::open(dir.path(), 2).unwrap();
     let mut model = MemoryStore::new(2);
-    write(&mut model);
+    write(&mut model, schema);
     let partitions = [PartitionId(0), PartitionId(1)];
     let loaded = store.claim(&partitions).unwrap();
     assert_eq!(loaded, model.claim(&partitions).unwrap());
-    assert_eq!((loaded[0].epoch, loaded[0].jobs.len(), loaded[0].open.len()), (Epoch(2), 1, 1));
+    assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), 1));
+    assert_eq!(loaded[0].jobs.len(), if schema >= 2 { 2 } else { 1 });
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
     assert_eq!(query.runs(&all).unwrap().len(), 3);
     assert_eq!(query.tokens(), model.tokens());
+    assert_eq!(query.secrets(), model.secrets());
+    assert_eq!(query.jobs_with_secrets(JobId(0), 10), model.jobs_with_secrets(JobId(0), 10));
     let job = loaded[0].jobs[0].id;
     let of_job = RunFilter { job: Some(job), ..all };
     assert_eq!(query.runs(&of_job), Query::runs(&model, &of_job));

@@ -8,15 +8,63 @@ use rota_core::batch::{Attempt, AttemptState, Batch, Loaded, Origin, Row, Run, R
 use rota_core::id::{
     AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, partition_of,
 };
+use rota_core::job::{Definition, JobState, Spec, Target, When};
 use rota_core::time::UnixMs;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
 use rota_port::query::{Query, RunFilter};
-use rota_port::store::{Error, Outcome, Reservation, Reserved, Store};
+use rota_port::store::{Error, Outcome, Reservation, Reserved, Store, StoredSecret};
 use rota_store::{OpenError, SqliteQuery, SqliteStore, open};
 use rusqlite::Connection;
 
 const T: UnixMs = UnixMs(1_800_000_000_000);
 const DAY_MS: i64 = 24 * 3_600_000;
+
+/// Whether a file of the directory holds these bytes.
+fn is_anywhere(dir: &Path, bytes: &[u8]) -> bool {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    files.map(|path| std::fs::read(path).unwrap()).any(|file| file.windows(bytes.len()).any(|window| window == bytes))
+}
+
+#[test]
+fn no_file_holds_a_secret_or_the_value_of_a_header() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bench = Bench::open(dir.path());
+    let secret = StoredSecret {
+        namespace: "shop".to_owned(),
+        name: "PARTNER".to_owned(),
+        value: Secret("value-of-partner".to_owned()),
+        at: T,
+        by: "someone".to_owned(),
+    };
+    assert_eq!(bench.store.reserve(&Reservation::Secret(secret.clone())), Ok(Reserved::Done));
+    let target = Target::Url {
+        method: "POST".to_owned(),
+        url: "https://partner.example/a-plain-path".to_owned(),
+        headers: [("x-key".to_owned(), "value-of-header".to_owned())].into(),
+        body: String::new(),
+    };
+    let definition = Definition {
+        id: JobId(7),
+        version: Version(1),
+        app: bench.app,
+        name: "ping".to_owned(),
+        spec: Spec::new(When::Manual, target),
+        state: JobState::Enabled,
+        at: T,
+        by: "someone".to_owned(),
+    };
+    bench.commit(vec![Row::Definition(Box::new(definition.clone()))]);
+    assert!(is_anywhere(dir.path(), b"a-plain-path"), "what is not sealed is found, so the search sees what is there");
+    assert!(!is_anywhere(dir.path(), b"value-of-partner") && !is_anywhere(dir.path(), b"value-of-header"));
+    // A sealed value opens under its own name only.
+    let file = Connection::open(dir.path().join("rota.db")).unwrap();
+    let copied =
+        "INSERT INTO secret (namespace, name, value, at, by) SELECT namespace, 'OTHER', value, at, by FROM secret";
+    assert_eq!(bench.query.secrets(), Ok(vec![secret]));
+    file.execute(copied, []).unwrap();
+    assert!(matches!(bench.query.secrets(), Err(Error::Corrupt(_))));
+    assert_eq!(bench.query.job(JobId(7)), Ok(Some(definition)));
+}
 
 struct Bench {
     store: SqliteStore,
@@ -211,10 +259,10 @@ fn a_newer_schema_is_refused_and_left_alone() {
     newer.execute("INSERT INTO schema_version (version) VALUES (99)", []).unwrap();
     drop(newer);
     let refused = open(dir.path(), 4).unwrap_err();
-    assert!(matches!(refused, OpenError::Newer { found: 99, known: 1 }), "{refused}");
-    assert!(refused.to_string().contains("schema 99") && refused.to_string().contains("schema 1 "), "{refused}");
+    assert!(matches!(refused, OpenError::Newer { found: 99, known: 2 }), "{refused}");
+    assert!(refused.to_string().contains("schema 99") && refused.to_string().contains("schema 2 "), "{refused}");
     let count = Connection::open(&file).unwrap().query_row("SELECT count(*) FROM schema_version", [], |row| row.get(0));
-    assert_eq!(count, Ok(2));
+    assert_eq!(count, Ok(3));
 }
 
 #[test]

@@ -7,6 +7,9 @@
 //! | `POST /apps/{name}/token` | [`TokenAsk`] | [`TokenMade`] |
 //! | `GET /tokens` | | [`Page`] of [`Token`] |
 //! | `POST /tokens` | [`TokenNew`] | 201, [`TokenShown`] |
+//! | `GET /secrets` | | [`Page`] of [`Secret`] |
+//! | `PUT /secrets/{name}` | [`SecretPut`] | [`Secret`] |
+//! | `DELETE /secrets/{name}?force=` | | [`SecretRemoved`] |
 //! | `GET /jobs?app=&after=&limit=` | | [`Page`] of [`Job`] |
 //! | `POST /jobs` | [`JobSpec`] | 201, [`JobSaved`] |
 //! | `GET /jobs/{job}`, `GET /jobs/{job}/versions/{n}` | | [`Job`] |
@@ -34,6 +37,7 @@
 mod app;
 mod job;
 mod run;
+mod secret;
 mod server;
 mod token;
 #[cfg(feature = "schema")]
@@ -42,6 +46,7 @@ pub mod words;
 pub use app::{App, AppPut, TokenAsk, TokenMade};
 pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Retry, Route, Shards, Timeout, Trigger, Triggered};
 pub use run::{Attempt, Killed, LogWindow, Run, RunDetail, Story, StoryLine, Waiting};
+pub use secret::{Secret, SecretPut, SecretRemoved};
 pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};
 pub use token::{Token, TokenNew, TokenShown};
 

@@ -11,6 +11,7 @@
 //! Ids are integers below 2^53. Times are RFC 3339; durations are milliseconds.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -208,8 +209,8 @@ pub struct LogLines {
 
 /// The server asks a worker to run an attempt. Answered 202 with [`Accepted`], or 409 with [`Refused`].
 ///
-/// The same attempt again is answered 202 and not run again.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// The same attempt again is answered 202 and not run again. Its parameter does not print: it may hold secrets.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execute {
     /// The incarnation that it is meant for; another one refuses.
     pub incarnation: u64,
@@ -246,6 +247,15 @@ pub struct Execute {
     /// How long it may run, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+}
+
+impl fmt::Debug for Execute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Execute");
+        shown.field("attempt", &self.attempt).field("run", &self.run).field("shard", &self.shard);
+        shown.field("no", &self.no).field("job_name", &self.job_name).field("handler", &self.handler);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// The worker has the attempt, and will report it.

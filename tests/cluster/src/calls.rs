@@ -153,6 +153,11 @@ impl World {
             if now > dispatch.send_by {
                 return self.answer_after(id, 10, Answered::Sent(SendOutcome::NotStarted(Why::SendDeadline)));
             }
+            if self.dice.worker.chance(self.scenario.unsendable_ppm) {
+                tell!(self, format!("s{server}/p{partition}"), "cannot make a call of a{attempt}");
+                let outcome = SendOutcome::Unsendable(Why::TemplateFailed, "no call can be made of it".into());
+                return self.answer_after(id, 10, Answered::Sent(outcome));
+            }
             let term = self.term(server, partition);
             self.note(send::sent(self.store.part(partition), dispatch, term, Sender::Lane));
         }

@@ -61,6 +61,8 @@ pub struct Scenario {
     pub stubborn_ppm: u64,
     /// Executions that fail.
     pub failing_ppm: u64,
+    /// Dispatches of which no call can be made: a template that cannot be filled in.
+    pub unsendable_ppm: u64,
 }
 
 /// Mean microseconds between faults of a kind; zero is never.
@@ -155,6 +157,7 @@ impl Scenario {
             stubborn_ppm,
             failing_ppm,
             backlog_runs_max: *rng.pick(&[0, 5, 100_000]),
+            unsendable_ppm: *rng.pick(&[0, 0, 20_000]),
         }
     }
 

@@ -1,11 +1,13 @@
-//! Apps and tokens.
+//! Apps, tokens and secrets.
 
 use rota_wire::rest;
 use serde_json::json;
 
 use crate::code::Code;
-use crate::endpoint::{Endpoint, Opens, body, get, page, post, put};
-use crate::{apps, tokens};
+use crate::endpoint::{Arg, Endpoint, Opens, Shape, body, delete, get, page, post, put};
+use crate::{apps, secrets, tokens};
+
+const FORCE: Arg = Arg::new("force", Shape::Word(&["true", "false"]), "`true` removes it even if a job uses it");
 
 pub(super) fn entries() -> Vec<Endpoint> {
     vec![
@@ -34,5 +36,20 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .opens(Opens::Admins)
             .takes::<rest::TokenNew>(json!({"scope": "read"}))
             .answers(201, "the token, shown this once", body::<rest::TokenShown>()),
+        get("list_secrets", "/secrets", secrets::list)
+            .says("Lists the secrets of a namespace by name, with the jobs that use them. No value is shown.")
+            .opens(Opens::Admins)
+            .answers(200, "the secrets", page::<rest::Secret>()),
+        put("put_secret", "/secrets/{name}", secrets::put)
+            .says("Sets a secret. The next dispatch uses it.")
+            .opens(Opens::Admins)
+            .takes::<rest::SecretPut>(json!({"value": "a value that nobody can guess"}))
+            .answers(200, "the secret, without its value", body::<rest::Secret>()),
+        delete("delete_secret", "/secrets/{name}", secrets::delete)
+            .says("Removes a secret, unless a job uses it.")
+            .opens(Opens::Admins)
+            .args(&[FORCE])
+            .refuses(&[Code::SecretUnknown, Code::SecretInUse])
+            .answers(200, "the secret is removed", body::<rest::SecretRemoved>()),
     ]
 }

@@ -7,5 +7,6 @@ mod contract;
 mod fleet;
 mod jobs;
 mod runs;
+mod secrets;
 mod serving;
 mod world;

@@ -19,6 +19,7 @@ use rota_port::backup::{self, Backup, Contents};
 use rota_port::intake::{Health, Intake, Refused, Waiting};
 use rota_port::logs::{LogKey, Logs, Window};
 use rota_port::memory::MemoryStore;
+use rota_port::secrets::Secrets;
 use rota_port::store::{Error, Reservation, Reserved, Scope, Store, Token};
 use rota_wire::worker::Identity;
 use serde_json::Value;
@@ -233,7 +234,9 @@ impl World {
         board.run(Input::Turn);
         let network = Arc::new(Network::default());
         let wall = clock.clone();
+        let secrets = Arc::new(Secrets::open(&store).unwrap());
         let state = State::new(Parts {
+            secrets,
             intake: board.clone(),
             query: Arc::new(store),
             logs: Arc::new(Paper::default()),

@@ -1,7 +1,9 @@
 //! What goes out once it is durable, and what comes of it: sends, probes, cancels, results, and the
 //! timers that stand in for answers that never come.
 
-use super::message::{Answer, CancelAnswer, Dispatch, Effect, Enquiry, ProbeAnswer, ReplyTo, Report, SendOutcome};
+use super::message::{
+    Answer, CancelAnswer, Dispatch, Effect, Enquiry, Outcome, ProbeAnswer, ReplyTo, Report, SendOutcome,
+};
 use super::pipeline::After;
 use super::runs::{Attempt, Cause, Life, Phase};
 use super::settle::Place;
@@ -90,7 +92,7 @@ impl Machine {
         let app = self.runs.run(run).app;
         let result = match &outcome {
             SendOutcome::Accepted { .. } => DispatchResult::Accepted,
-            SendOutcome::NotStarted(_) => DispatchResult::NotStarted,
+            SendOutcome::NotStarted(_) | SendOutcome::Unsendable(..) => DispatchResult::NotStarted,
             SendOutcome::InDoubt => DispatchResult::InDoubt,
             SendOutcome::Finished(..) => DispatchResult::Finished,
         };
@@ -107,6 +109,8 @@ impl Machine {
                 self.fleet.trust(worker);
                 self.report(now, id, outcome, message);
             }
+            // It says nothing about the worker.
+            SendOutcome::Unsendable(why, message) => self.report(now, id, Outcome::Failed(why), Some(message)),
         }
     }
 

@@ -335,7 +335,7 @@ fn unknown(name: &str, shards: u32) -> (Arc<Policy>, Arc<Body>) {
         delivery: Delivery::AtMostOnce,
     };
     let target = Target::Handler { name: String::new(), param: String::new() };
-    (Arc::new(policy), Arc::new(Body { name: name.to_owned(), zone: Zone::utc(), target }))
+    (Arc::new(policy), Arc::new(Body::literal(name.to_owned(), Zone::utc(), target)))
 }
 
 /// Whether an attempt that another one followed counts against the job's retries.

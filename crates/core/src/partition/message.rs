@@ -1,5 +1,6 @@
 //! What enters a machine, and what leaves it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::batch::{Batch, Origin};
@@ -217,6 +218,9 @@ pub enum SendOutcome {
     InDoubt,
     /// The answer was the result (URL jobs).
     Finished(Outcome, Option<Arc<str>>),
+    /// Nothing was sent, and nothing ever would be, whoever is called: what the job says cannot be made into
+    /// a call. What is wrong with it, for people.
+    Unsendable(Why, Arc<str>),
 }
 
 /// What a probe answered.
@@ -257,8 +261,8 @@ pub enum CancelAnswer {
     Silent,
 }
 
-/// A dispatch of one shard, ready to be encoded.
-#[derive(Clone, Debug)]
+/// A dispatch of one shard, ready to be encoded. What it carries does not print: it may hold secrets.
+#[derive(Clone)]
 pub struct Dispatch {
     /// The attempt.
     pub attempt: AttemptId,
@@ -292,6 +296,15 @@ pub struct Dispatch {
     pub timeout_ms: Option<u64>,
     /// No first byte is sent after this.
     pub send_by: Mono,
+}
+
+impl fmt::Debug for Dispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Dispatch");
+        shown.field("attempt", &self.attempt).field("run", &self.run).field("shard", &self.shard);
+        shown.field("no", &self.no).field("job", &self.job).field("version", &self.version);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// Whom a probe or a cancel asks, about which attempt.

@@ -39,6 +39,25 @@ fn a_failed_connect_moves_the_shard_to_another_worker_at_once() {
 }
 
 #[test]
+fn what_cannot_be_sent_fails_without_a_word_against_the_worker() {
+    let mut rig = Rig::new();
+    let worker = rig.worker(1);
+    let send = triggered(&mut rig, retried(1));
+    let missing = SendOutcome::Unsendable(Why::SecretUnknown, "secret A is not set".into());
+    rig.step(Input::Sent { attempt: send.attempt, outcome: missing.clone() });
+    assert_eq!(states(&rig, send.run), ["failed/secret_unknown"]);
+    assert_eq!(rig.attempts(send.run)[0].message.as_deref(), Some("secret A is not set"));
+    assert_eq!(rig.snapshot().workers[0].load, 0);
+    // It is a failure like any other: retried after the delay, and counted; the same worker gets it.
+    assert!(rig.sends.is_empty());
+    rig.pass_beating(3_000, worker, &[]);
+    let again = rig.take_send();
+    rig.step(Input::Sent { attempt: again.attempt, outcome: missing });
+    let run = rig.run(send.run);
+    assert_eq!((run.state, run.why), (RunState::Failed, Some(Why::SecretUnknown)));
+}
+
+#[test]
 fn a_doubt_is_probed_and_never_seen_is_proof() {
     let mut rig = Rig::new();
     rig.worker(1);

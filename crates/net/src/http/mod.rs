@@ -25,6 +25,7 @@ use rota_core::limits::Timing;
 use rota_core::trace::Sampler;
 use rota_core::worker::Protocol;
 use rota_port::executor::{Executor, Outbound, Outcomes};
+use rota_port::secrets::Secrets;
 use tokio_rustls::rustls::ClientConfig;
 
 use crate::Clock;
@@ -82,11 +83,12 @@ impl HttpExecutor {
         tls: Arc<ClientConfig>,
         clock: Clock,
         outcomes: Arc<dyn Outcomes>,
+        secrets: Arc<Secrets>,
     ) -> io::Result<HttpExecutor> {
         assert!(config.lanes > 0 && config.connections > 0, "an executor needs a lane, and a worker a connection");
         let lane = |index: usize| {
             let (policy, tls, clock) = (policy.clone(), tls.clone(), clock.clone());
-            Lane::start(format!("lane-http-{index}"), outcomes.clone(), move |outbox| {
+            Lane::start(format!("lane-http-{index}"), outcomes.clone(), secrets.clone(), move |outbox| {
                 let timeout = Duration::from_millis(config.connect_ms);
                 let connector = Connector { policy, tls, purpose: Purpose::Worker, timeout };
                 desk::Desk::new(peer::Context { config, clock, connector, outbox })

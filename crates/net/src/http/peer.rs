@@ -318,7 +318,8 @@ async fn exchange(context: &Context, peer: &Peer, seat: &Seat, connection: &mut 
     };
     match answer {
         Some(Ok(response)) => {
-            context.outbox.put(call.partition, translate::answered(&call.what, &response));
+            let answer = translate::answered(&call.what, &response);
+            context.outbox.put_said(call.partition, registration(&call.what).app, answer);
             if response.is_cut {
                 return After::Useless;
             }

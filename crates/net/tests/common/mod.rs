@@ -14,6 +14,7 @@ use rota_core::batch::Origin;
 use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Version, WorkerId};
 use rota_core::job::{Body, Target};
 use rota_core::partition::{Dispatch, Enquiry, Input};
+use rota_core::template::Templates;
 use rota_core::time::{Mono, UnixMs};
 use rota_core::worker::{Protocol, Registration, Secret};
 use rota_cron::Zone;
@@ -265,6 +266,13 @@ pub(crate) fn worker(id: u32, url: &str) -> Arc<Registration> {
     })
 }
 
+/// A job's body, compiled.
+fn body(target: Target) -> Body {
+    let zone = Zone::parse("Asia/Shanghai").unwrap();
+    let templates = Templates::of(&target).unwrap();
+    Body { name: "hello".to_owned(), zone, target, templates }
+}
+
 fn dispatch_to(attempt: u64, worker: Option<Arc<Registration>>, target: Target) -> Dispatch {
     Dispatch {
         attempt: AttemptId(attempt),
@@ -279,7 +287,7 @@ fn dispatch_to(attempt: u64, worker: Option<Arc<Registration>>, target: Target) 
         slot: UnixMs(1_796_061_600_000),
         epoch: Epoch(9),
         worker,
-        body: Arc::new(Body { name: "hello".to_owned(), zone: Zone::parse("Asia/Shanghai").unwrap(), target }),
+        body: Arc::new(body(target)),
         param: None,
         timeout_ms: None,
         send_by: Mono(SEND_BY),
@@ -289,6 +297,12 @@ fn dispatch_to(attempt: u64, worker: Option<Arc<Registration>>, target: Target) 
 pub(crate) fn dispatch(attempt: u64, worker: &Arc<Registration>) -> Dispatch {
     let target = Target::Handler { name: "echo".to_owned(), param: "hi \"you\"".to_owned() };
     dispatch_to(attempt, Some(worker.clone()), target)
+}
+
+/// The same with another parameter of the job.
+pub(crate) fn with_param(send: Dispatch, param: &str) -> Dispatch {
+    let target = Target::Handler { name: "echo".to_owned(), param: param.to_owned() };
+    Dispatch { body: Arc::new(body(target)), ..send }
 }
 
 pub(crate) fn url_dispatch(attempt: u64, method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Dispatch {

@@ -7,7 +7,7 @@ use rota_core::worker::{App, Registration, WorkerState};
 
 use super::MemoryStore;
 use crate::query::{Query, RUNS_MAX, RunFilter};
-use crate::store::{Error, Token};
+use crate::store::{Error, StoredSecret, Token};
 
 type Known = (Registration, WorkerState);
 
@@ -18,6 +18,19 @@ impl Query for MemoryStore {
 
     fn tokens(&self) -> Result<Vec<Token>, Error> {
         self.with(|state| Ok(state.tokens.clone()))
+    }
+
+    fn secrets(&self) -> Result<Vec<StoredSecret>, Error> {
+        self.with(|state| Ok(state.secrets.values().cloned().collect()))
+    }
+
+    fn jobs_with_secrets(&self, after: JobId, limit: u32) -> Result<Vec<Definition>, Error> {
+        self.with(|state| {
+            let above = state.jobs.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded));
+            let living = above.filter_map(|(_, all)| all.last()).filter(|current| current.state != JobState::Deleted);
+            let using = living.filter(|current| current.spec.target.names_secret());
+            Ok(using.take(limit.min(RUNS_MAX) as usize).cloned().collect())
+        })
     }
 
     fn job(&self, job: JobId) -> Result<Option<Definition>, Error> {

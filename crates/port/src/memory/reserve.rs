@@ -37,6 +37,14 @@ impl State {
                 self.tokens.retain(|token| at.next() == newest || token.scope != *scope);
                 Reserved::Done
             }
+            Reservation::Secret(secret) => {
+                self.secrets.insert((secret.namespace.clone(), secret.name.clone()), secret.clone());
+                Reserved::Done
+            }
+            Reservation::SecretBack { namespace, name } => {
+                let removed = self.secrets.remove(&(namespace.clone(), name.clone()));
+                removed.map_or(Reserved::Unknown, |_| Reserved::Done)
+            }
         }
     }
 

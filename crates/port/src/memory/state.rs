@@ -8,7 +8,7 @@ use rota_core::job::{Definition, JobState};
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Registration, WorkerState};
 
-use crate::store::Token;
+use crate::store::{StoredSecret, Token};
 
 /// A partition's row: whose term it is, and how far it has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +69,8 @@ pub struct State {
     pub(super) worker_names: BTreeMap<(AppId, String), WorkerId>,
     pub(super) requests: BTreeMap<(JobId, String), Request>,
     pub(super) tokens: Vec<Token>,
+    /// By namespace and name.
+    pub(super) secrets: BTreeMap<(String, String), StoredSecret>,
 }
 
 impl State {
@@ -89,6 +91,7 @@ impl State {
             worker_names: BTreeMap::new(),
             requests: BTreeMap::new(),
             tokens: Vec::new(),
+            secrets: BTreeMap::new(),
         }
     }
 

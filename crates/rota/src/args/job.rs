@@ -54,7 +54,7 @@ pub(crate) enum JobCommand {
     },
 }
 
-const EDITABLE: [&str; 20] = [
+const EDITABLE: [&str; 21] = [
     "cron",
     "every",
     "delay",
@@ -67,6 +67,7 @@ const EDITABLE: [&str; 20] = [
     "method",
     "body",
     "headers",
+    "bearer",
     "shards",
     "retries",
     "timeout",
@@ -116,6 +117,9 @@ pub(crate) struct JobFields {
     /// A header of the request, as in `Accept:text/plain`; may be given again
     #[arg(long = "header", id = "headers", requires = "url", conflicts_with = "handler", value_name = "NAME:VALUE")]
     pub(crate) headers: Vec<String>,
+    /// A bearer token of the request, as in {{secret.PARTNER}}
+    #[arg(long, requires = "url", conflicts_with = "handler", value_name = "TOKEN")]
+    pub(crate) bearer: Option<String>,
     /// Into how many shards a run is split
     #[arg(long, value_name = "COUNT")]
     pub(crate) shards: Option<u32>,

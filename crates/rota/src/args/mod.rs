@@ -4,6 +4,7 @@ mod cron;
 mod examples;
 mod job;
 mod run;
+mod secret;
 mod serve;
 mod tool;
 
@@ -15,6 +16,7 @@ pub(crate) use cron::{CronCommand, CronFields};
 pub(crate) use examples::command;
 pub(crate) use job::{JobCommand, JobFields};
 pub(crate) use run::{LogsArgs, RunArgs, RunsArgs};
+pub(crate) use secret::SecretCommand;
 pub(crate) use serve::{BenchArgs, DevArgs, Scenario, ServeArgs, WorkerArgs};
 pub(crate) use tool::{BackupArgs, RestoreArgs, Shell, SinceBackup};
 
@@ -99,6 +101,9 @@ pub(crate) enum Ask {
     /// Tokens that are no worker's
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Secrets that jobs use as {{secret.NAME}}
+    #[command(subcommand)]
+    Secret(SecretCommand),
     /// Jobs
     #[command(subcommand)]
     Job(JobCommand),
@@ -202,6 +207,10 @@ mod tests {
             "job add ping --every 5s --url http://127.0.0.1/ --method POST --body x --header A:b",
             "job add once --at 2026-12-01T02:00:00+08:00 --app etl --handler h --shards 8 --retries 2 --retry-delay 10s",
             "job edit a --timeout 5m --overlap skip --strategy APP_ROUND_ROBIN --labels disk=ssd --delivery at_most_once",
+            "secret set PARTNER --file f",
+            "secret list --json",
+            "secret rm PARTNER --force",
+            "job add ping --every 5s --url http://127.0.0.1/ --bearer {{secret.PARTNER}}",
             "job list --app etl --json",
             "job rm a",
             "run a --param x --no-follow",

@@ -92,7 +92,8 @@ fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
     set(&mut spec.param, fields.param);
     if let Some(url) = fields.url {
         (spec.handler, spec.param) = (None, None);
-        spec.http = Some(request(url, fields.method.as_deref(), fields.body, &fields.headers)?);
+        let http = request(url, fields.method.as_deref(), fields.body, &fields.headers)?;
+        spec.http = Some(Http { bearer: fields.bearer, ..http });
     }
     if let Some(max) = fields.retries {
         let delay = fields.retry_delay.or_else(|| spec.retry.take().and_then(|retry| retry.delay));
@@ -153,6 +154,7 @@ fn say_saved(saved: &JobSaved) -> String {
         let slots: Vec<String> = saved.next_slots.iter().map(|slot| shown::time(slot)).collect();
         text.push_str(&format!("next  {}\n", slots.join(", ")));
     }
+    text.extend(saved.warnings.iter().map(|warning| format!("note  {warning}\n")));
     text.push_str(&format!("try   rota run {0} | rota runs --job {0}\n", saved.name));
     text
 }
@@ -265,6 +267,7 @@ mod tests {
             json!({"http": {"post": "http://x/", "body": "b", "headers": {"A": "b:c", "D": "e"}}}),
         );
         check("--url http://x/", json!({"http": {"get": "http://x/"}}));
+        check("--url http://x/ --bearer {{secret.P}}", json!({"http": {"get": "http://x/", "bearer": "{{secret.P}}"}}));
         check(
             "--app e --handler h --retries 2 --retry-delay 10s --timeout 1m --start-timeout 5m --shards 8",
             json!({"app": "e", "handler": "h", "retry": {"max": 2, "delay": "10s"},

@@ -10,6 +10,7 @@ pub(crate) mod job;
 pub(crate) mod logs;
 pub(crate) mod out;
 pub(crate) mod run;
+pub(crate) mod secret;
 pub(crate) mod shown;
 pub(crate) mod table;
 pub(crate) mod token;

@@ -18,6 +18,7 @@ use rota_net::url::UrlExecutor;
 use rota_port::executor::{Executor, Outcomes};
 use rota_port::logs::Logs;
 use rota_port::query::Query;
+use rota_port::secrets::Secrets;
 use rota_port::store::Store;
 use rota_store::backup::SqliteBackup;
 use rota_store::logs::{FileLogs, Limits};
@@ -159,13 +160,17 @@ fn load(plan: Plan) -> Result<Loaded, Failure> {
     let new_token = token::ensure(&mut store, &tokens, plan.admin_token_file.as_deref(), clock.now().wall, entropy)?;
     let logs = open_logs(&plan)?;
     let tls = rota_net::tls::roots(&[]).expect("without extra roots there is no bad one");
+    // Before anything is sent that needs them.
+    let secrets = Secrets::open(&*query).map_err(|error| Failure::failed("store", chain(&error)))?;
+    let secrets = Arc::new(secrets);
     let (store, sampler) = traces::watch(&plan, Box::new(store), &query)?;
-    let engine = start_engine(&plan, store, sampler, clock, &tls)?;
+    let engine = start_engine(&plan, store, sampler, clock, (&tls, &secrets))?;
     let parts = Parts {
         intake: Arc::new(engine.handle()),
         query,
         logs,
         backup: Arc::new(SqliteBackup::new(&plan.data)),
+        secrets,
         dialer: Arc::new(NetDialer { policy: Arc::clone(&plan.policy), tls }),
         clock: Arc::new(move || clock.now().wall),
         entropy: Arc::new(entropy),
@@ -186,7 +191,7 @@ fn start_engine(
     store: Box<dyn Store>,
     sampler: Sampler,
     clock: Clock,
-    tls: &Arc<ClientConfig>,
+    carried: (&Arc<ClientConfig>, &Arc<Secrets>),
 ) -> Result<Engine, Failure> {
     let config = rota_engine::Config {
         machine: partition::Config { timing: plan.timing, ..partition::Config::NATIVE },
@@ -194,7 +199,7 @@ fn start_engine(
     };
     let mut failed = None;
     let engine = Engine::start(config, store, clock, |outcomes| {
-        executors(plan, sampler, clock, tls, &outcomes).unwrap_or_else(|error| {
+        executors(plan, sampler, clock, carried, &outcomes).unwrap_or_else(|error| {
             failed = Some(error);
             Vec::new()
         })
@@ -209,17 +214,18 @@ fn executors(
     plan: &Plan,
     sampler: Sampler,
     clock: Clock,
-    tls: &Arc<ClientConfig>,
+    (tls, secrets): (&Arc<ClientConfig>, &Arc<Secrets>),
     outcomes: &Arc<dyn Outcomes>,
 ) -> Result<Vec<Arc<dyn Executor>>> {
     let mono: rota_net::Clock = Arc::new(move || clock.mono());
     let http = rota_net::http::Config { exchange_ms: plan.timing.send_ms, sampler, ..rota_net::http::Config::NATIVE };
     let policy = || Arc::clone(&plan.policy);
-    let http = HttpExecutor::start(http, policy(), Arc::clone(tls), Arc::clone(&mono), Arc::clone(outcomes))
+    let (tls, secrets, outcomes) = (|| Arc::clone(tls), || Arc::clone(secrets), || Arc::clone(outcomes));
+    let http = HttpExecutor::start(http, policy(), tls(), Arc::clone(&mono), outcomes(), secrets())
         .context("starting the lanes to workers")?;
     let url = rota_net::url::Config { sampler, ..rota_net::url::Config::DEFAULT };
-    let url = UrlExecutor::start(url, policy(), Arc::clone(tls), mono, Arc::clone(outcomes))
-        .context("starting the lane to URLs")?;
+    let url =
+        UrlExecutor::start(url, policy(), tls(), mono, outcomes(), secrets()).context("starting the lane to URLs")?;
     Ok(vec![Arc::new(http), Arc::new(url)])
 }
 

@@ -1,6 +1,7 @@
 //! Jobs as users write them, and what is said about them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +54,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
     pub handler: Option<String>,
-    /// What the handler is given, as it is; at most 1 MiB.
+    /// What the handler is given: a template, at most 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(max_length = 1048576))]
     pub param: Option<String>,
@@ -85,8 +86,9 @@ pub struct JobSpec {
     pub paused: Option<bool>,
 }
 
-/// A request: exactly one method with its absolute URL.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+/// A request: exactly one method with its absolute URL. Path and query of the URL, the values of headers and the body
+/// are templates. The values of headers do not print.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Http {
@@ -110,14 +112,29 @@ pub struct Http {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, pattern = "^https?://"))]
     pub delete: Option<String>,
-    /// Extra headers. Their values are shown to the admin token only; anyone else reads `***`. They are stored as
-    /// they are, not encrypted: whoever can read the server's data directory can read them.
+    /// `Authorization: Bearer …`, for example `{{secret.PARTNER}}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1))]
+    pub bearer: Option<String>,
+    /// Extra headers. Their values are stored encrypted, and shown to the admin token only; anyone else reads `***`,
+    /// unless the value is nothing but a secret's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// The request's body; at most 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(max_length = 1048576))]
     pub body: Option<String>,
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let urls = [&self.get, &self.post, &self.put, &self.patch, &self.delete];
+        let urls: Vec<&String> = urls.into_iter().flatten().collect();
+        let headers: Vec<&String> = self.headers.keys().collect();
+        let mut shown = f.debug_struct("Http");
+        shown.field("urls", &urls).field("headers", &headers).field("has_bearer", &self.bearer.is_some());
+        shown.field("body", &self.body).finish()
+    }
 }
 
 /// How a worker is chosen.
@@ -218,6 +235,9 @@ pub struct JobSaved {
     pub next: Option<String>,
     /// Its next three slots; only one for jobs whose later slots depend on their runs.
     pub next_slots: Vec<String>,
+    /// What should be known, though it is no mistake: a secret that is named and not set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A job was paused, resumed or deleted.
@@ -241,7 +261,7 @@ pub struct JobNow {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Trigger {
-    /// In place of the job's parameter (or body, for a URL job).
+    /// In place of the job's parameter (or body, for a URL job), as it is: no template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(max_length = 1048576))]
     pub param: Option<String>,
