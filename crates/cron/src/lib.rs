@@ -38,6 +38,7 @@ mod open;
 mod schedule;
 mod slots;
 mod stamp;
+mod steps;
 mod time;
 mod wall;
 mod zone;
@@ -52,5 +53,7 @@ pub use hash::seed_of;
 pub use open::Active;
 pub use schedule::{Kind, PERIOD_MAX_MS, PERIOD_MIN_MS, Schedule, Slots};
 pub use stamp::{BadFormat, DIRECTIVES, DateFormat, Step};
+#[doc(hidden)]
+pub use steps::steps;
 pub use time::{HORIZON, UnixMs};
 pub use zone::{Zone, tzdb_version};

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorCode};
 use crate::explain::{self, Lang};
 use crate::open::{Active, Open};
 use crate::slots::Search;
+use crate::steps::step;
 use crate::time::{HORIZON, UnixMs};
 use crate::zone::Zone;
 
@@ -29,6 +30,12 @@ struct Inner {
     text: Box<str>,
     zone: Zone,
     spec: Spec,
+    /// Boxed because few schedules have any.
+    limits: Option<Box<Limits>>,
+}
+
+#[derive(Debug)]
+struct Limits {
     calendar: Option<Calendar>,
     active: Active,
 }
@@ -89,20 +96,20 @@ impl Schedule {
     /// The same schedule in another zone. For all but cron, the zone is that of its calendar, and for display.
     #[must_use]
     pub fn with_zone(&self, zone: Zone) -> Self {
-        Self::limited(zone, self.0.spec.clone(), self.0.calendar.clone(), self.0.active)
+        Self::limited(zone, self.0.spec.clone(), self.calendar().cloned(), self.active())
     }
 
     /// The same schedule without the slots that the calendar closes, read in its zone.
     #[must_use]
     pub fn with_calendar(&self, calendar: Option<Calendar>) -> Self {
         let calendar = calendar.filter(|calendar| !calendar.is_empty());
-        Self::limited(self.0.zone.clone(), self.0.spec.clone(), calendar, self.0.active)
+        Self::limited(self.0.zone.clone(), self.0.spec.clone(), calendar, self.active())
     }
 
     /// The same schedule with only those of its slots that lie within these bounds.
     #[must_use]
     pub fn with_active(&self, active: Active) -> Self {
-        Self::limited(self.0.zone.clone(), self.0.spec.clone(), self.0.calendar.clone(), active)
+        Self::limited(self.0.zone.clone(), self.0.spec.clone(), self.calendar().cloned(), active)
     }
 
     fn new(zone: Zone, spec: Spec) -> Self {
@@ -111,7 +118,9 @@ impl Schedule {
 
     fn limited(zone: Zone, spec: Spec, calendar: Option<Calendar>, active: Active) -> Self {
         let text = canonical(&spec, &zone, active).into();
-        Self(Arc::new(Inner { text, zone, spec, calendar, active }))
+        let is_limited = calendar.is_some() || active != Active::ALWAYS;
+        let limits = is_limited.then(|| Box::new(Limits { calendar, active }));
+        Self(Arc::new(Inner { text, zone, spec, limits }))
     }
 
     /// The kind of this schedule.
@@ -147,24 +156,24 @@ impl Schedule {
 
     /// What it leaves out.
     pub fn calendar(&self) -> Option<&Calendar> {
-        self.0.calendar.as_ref()
+        self.0.limits.as_ref()?.calendar.as_ref()
     }
 
     /// From when until when it has slots.
     pub fn active(&self) -> Active {
-        self.0.active
+        self.0.limits.as_ref().map_or(Active::ALWAYS, |limits| limits.active)
     }
 
     /// The first instant at or after `at` that calendar and bounds leave open; where a job whose instants are no slots,
     /// one with a fixed delay, may run next.
     pub fn first_open(&self, at: UnixMs) -> Option<UnixMs> {
-        let at = at.max(self.0.active.first());
+        let at = at.max(self.active().first());
         let found = self.open().map_or(Some(at), |open| open.first_from(at));
-        found.filter(|found| *found <= self.0.active.last().min(HORIZON))
+        found.filter(|found| *found <= self.active().last().min(HORIZON))
     }
 
     fn open(&self) -> Option<Open<'_>> {
-        self.0.calendar.as_ref().map(|calendar| Open { calendar, zone: &self.0.zone })
+        self.calendar().map(|calendar| Open { calendar, zone: &self.0.zone })
     }
 
     /// The period, of a fixed rate.
@@ -185,7 +194,7 @@ impl Schedule {
 
     /// The first slot strictly after `t`; `None` if there is none up to [`HORIZON`], and always for a fixed delay.
     pub fn next_after(&self, t: UnixMs) -> Option<UnixMs> {
-        let t = t.max(self.0.active.first().plus_ms(-1));
+        let t = t.max(self.active().first().plus_ms(-1));
         let found = match &self.0.spec {
             Spec::Cron { cron, dst } => {
                 let second = t.0.div_euclid(1_000).saturating_add(1);
@@ -196,12 +205,12 @@ impl Schedule {
             Spec::Once { at } => Some(*at).filter(|at| *at > t && self.open().is_none_or(|open| open.is_open(*at))),
         };
         debug_assert!(found.is_none_or(|found| found > t), "a schedule advances");
-        found.filter(|found| *found <= self.0.active.last())
+        found.filter(|found| *found <= self.active().last())
     }
 
     /// The last slot strictly before `t`.
     pub fn prev_before(&self, t: UnixMs) -> Option<UnixMs> {
-        let t = t.min(self.0.active.last().plus_ms(1));
+        let t = t.min(self.active().last().plus_ms(1));
         let found = match &self.0.spec {
             Spec::Cron { cron, dst } => {
                 let second = t.0.saturating_sub(1).div_euclid(1_000);
@@ -212,7 +221,7 @@ impl Schedule {
             Spec::Once { at } => Some(*at).filter(|at| *at < t && self.open().is_none_or(|open| open.is_open(*at))),
         };
         debug_assert!(found.is_none_or(|found| found < t), "a schedule goes back");
-        found.filter(|found| *found >= self.0.active.first())
+        found.filter(|found| *found >= self.active().first())
     }
 
     /// The last slot at or before `t`.
@@ -249,9 +258,9 @@ impl Schedule {
     /// Constant time for a fixed rate without a calendar, else one search a slot.
     pub fn count_between(&self, after_excl: UnixMs, until_incl: UnixMs, limit: u64) -> u64 {
         match &self.0.spec {
-            Spec::Every { period_ms } if self.0.calendar.is_none() => {
-                let after_excl = after_excl.max(self.0.active.first().plus_ms(-1));
-                let until_incl = until_incl.min(self.0.active.last());
+            Spec::Every { period_ms } if self.calendar().is_none() => {
+                let after_excl = after_excl.max(self.active().first().plus_ms(-1));
+                let until_incl = until_incl.min(self.active().last());
                 // Slot k is k periods after the epoch, so the number of slots before an instant is its quotient.
                 let slots_until = |t: UnixMs| t.0.clamp(-1, HORIZON.0).div_euclid(*period_ms);
                 let count = slots_until(until_incl).saturating_sub(slots_until(after_excl));
@@ -272,7 +281,7 @@ impl Schedule {
             Spec::Delay { delay_ms } => explain::delay(*delay_ms, lang),
             Spec::Once { at } => explain::once(&self.0.zone.format(*at), lang),
         };
-        own + &explain::limits(self.0.calendar.as_ref(), self.0.active, &self.0.zone, lang)
+        own + &explain::limits(self.calendar(), self.active(), &self.0.zone, lang)
     }
 
     /// The canonical text: equal schedules have equal texts. It leaves the calendar out.
@@ -290,6 +299,7 @@ impl Schedule {
         let mut found = next_multiple(period_ms, t)?;
         let Some(open) = self.open() else { return Some(found) };
         while !open.is_open(found) {
+            step();
             let opens = open.first_from(found)?;
             assert!(opens > found, "a closed instant is not open");
             found = next_multiple(period_ms, opens.plus_ms(-1))?;
@@ -302,6 +312,7 @@ impl Schedule {
         let mut found = last_multiple(period_ms, t)?;
         let Some(open) = self.open() else { return Some(found) };
         while !open.is_open(found) {
+            step();
             let closes = open.last_to(found)?;
             assert!(closes < found, "a closed instant is not open");
             found = last_multiple(period_ms, closes)?;
@@ -310,14 +321,14 @@ impl Schedule {
     }
 
     fn search<'s>(&'s self, cron: &'s Cron, dst: DstPolicy) -> Search<'s> {
-        let calendar = self.0.calendar.as_ref();
+        let calendar = self.calendar();
         Search { wall: cron.wall(), calendar, zone: &self.0.zone, dst: dst.rule(cron.is_interval()) }
     }
 }
 
 impl PartialEq for Schedule {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || (self.text() == other.text() && self.0.calendar == other.0.calendar)
+        Arc::ptr_eq(&self.0, &other.0) || (self.text() == other.text() && self.calendar() == other.calendar())
     }
 }
 
@@ -331,7 +342,7 @@ impl PartialOrd for Schedule {
 
 impl Ord for Schedule {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.text().cmp(other.text()).then_with(|| self.0.calendar.cmp(&other.0.calendar))
+        self.text().cmp(other.text()).then_with(|| self.calendar().cmp(&other.calendar()))
     }
 }
 

@@ -13,6 +13,7 @@
 use crate::calendar::Calendar;
 use crate::civil::DAY_S;
 use crate::dst::{Dst, Gap, Overlap};
+use crate::steps::step;
 use crate::time::HORIZON;
 use crate::wall::Wall;
 use crate::zone::Zone;
@@ -61,6 +62,7 @@ impl Search<'_> {
     pub(crate) fn next(&self, from: i64) -> Option<i64> {
         let mut from = from.max(FIRST_S);
         for _ in 0..STEPS_MAX {
+            step();
             if from > LAST_S {
                 return None;
             }
@@ -80,6 +82,7 @@ impl Search<'_> {
     pub(crate) fn prev(&self, from: i64) -> Option<i64> {
         let mut from = from.min(LAST_S);
         for _ in 0..STEPS_MAX {
+            step();
             if from < FIRST_S {
                 return None;
             }
@@ -192,6 +195,7 @@ impl Search<'_> {
     fn change_between(&self, mut low: i64, mut high: i64) -> i64 {
         let before = self.zone.offset_s(low);
         while high - low > 1 {
+            step();
             let middle = low + (high - low) / 2;
             if self.zone.offset_s(middle) == before { low = middle } else { high = middle }
         }

@@ -7,6 +7,7 @@ use crate::calendar::Calendar;
 use crate::civil::{self, DAY_S, Month};
 use crate::days::Days;
 use crate::field::{YEAR_MAX, YEAR_MIN};
+use crate::steps::step;
 
 /// Months 1 to 12.
 const EVERY_MONTH: u64 = 0x1FFE;
@@ -129,10 +130,12 @@ impl Wall {
             if year > month.year {
                 month_from = 1;
             }
+            step();
             if !self.has_year(year) {
                 continue;
             }
             while let Some(number) = bit_at_or_after(self.months, month_from) {
+                step();
                 let candidate = Month { year, month: civil::narrow(number) };
                 if let Some(day) = bit_at_or_after(u64::from(self.open_days(candidate, calendar)), 1) {
                     return Some(candidate.first_day() + day - 1);
@@ -149,10 +152,12 @@ impl Wall {
             if year < month.year {
                 month_to = 12;
             }
+            step();
             if !self.has_year(year) {
                 continue;
             }
             while let Some(number) = bit_at_or_before(self.months, month_to) {
+                step();
                 let candidate = Month { year, month: civil::narrow(number) };
                 if let Some(day) = bit_at_or_before(u64::from(self.open_days(candidate, calendar)), 31) {
                     return Some(candidate.first_day() + day - 1);
@@ -166,6 +171,7 @@ impl Wall {
     /// Time of day in seconds, at or after `from`, outside of closed windows.
     fn open_at_or_after(&self, mut from: i64, calendar: Option<&Calendar>) -> Option<i64> {
         while from < DAY_S {
+            step();
             let found = self.time_at_or_after(from)?;
             match calendar.and_then(|calendar| calendar.window_at(found)) {
                 None => return Some(found),
@@ -178,6 +184,7 @@ impl Wall {
     /// Time of day in seconds, at or before `from`, outside of closed windows.
     fn open_at_or_before(&self, mut from: i64, calendar: Option<&Calendar>) -> Option<i64> {
         while from >= 0 {
+            step();
             let found = self.time_at_or_before(from)?;
             match calendar.and_then(|calendar| calendar.window_at(found)) {
                 None => return Some(found),
