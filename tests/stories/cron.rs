@@ -6,8 +6,9 @@ use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::clock::{unix_ms, wait_for};
 use crate::folder::Folder;
-use crate::process::{rota, text_of};
+use crate::process::{Process, rota, text_of};
 
 fn run(folder: &Path, words: &[&str]) -> Output {
     rota(folder).arg("cron").args(words).output().unwrap()
@@ -122,4 +123,59 @@ fn a_whole_migration_is_checked_line_by_line() {
             _ => assert!(answer["error"]["code"].is_string() && answer["error"]["message"].is_string(), "{answer}"),
         }
     }
+}
+
+#[test]
+fn what_narrows_a_schedule_is_kept_shown_and_obeyed() {
+    let folder = Folder::new();
+    let at = folder.path();
+    let mut command = rota(at);
+    command.args(["dev", "--listen", "127.0.0.1:0"]);
+    let mut server = Process::start(command, &at.join("dev.log"));
+    server.line_with(" ready in ");
+    let add = |words: &[&str], code: i32| {
+        let output = rota(at).args(["job", "add"]).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{words:?}\n{}", text_of(&output));
+        text_of(&output)
+    };
+    let common = ["--app", "demo", "--handler", "echo"];
+    let settle =
+        ["settle", "--cron", "30 2 * * *", "--timezone", "Europe/Berlin", "--dst-gap", "skip", "--jitter", "30s"];
+    let calendar = ["--exclude", "sat,sun,12-25", "--include", "2031-10-11", "--active-from", "2031-01-01"];
+    let told = add(&[settle.as_slice(), &calendar, &common].concat(), 0);
+    assert!(told.contains("not on Saturday, Sunday, every 12-25, except 2031-10-11"), "{told}");
+    assert!(told.contains("starts up to 30s later"), "{told}");
+    let shown = said_by(at, &["job", "show", "settle"]);
+    for fact in ["dst       gap skip", "exclude   sat, sun, 12-25", "include   2031-10-11", "from      2031-01-01"] {
+        assert!(shown.contains(fact), "{fact} is not in\n{shown}");
+    }
+    let job = |name: &str| -> Value { serde_json::from_str(&said_by(at, &["job", "show", name, "--json"])).unwrap() };
+    let spec = &job("settle")["spec"];
+    assert_eq!((&spec["dst"], &spec["jitter"]), (&json!({"gap": "skip"}), &json!("30s")));
+    assert_eq!(job("settle")["next_slots"][0], "2031-01-01T02:30:00+01:00");
+    said_by(at, &["job", "edit", "settle", "--exclude", "none", "--include", "none", "--dst", "quartz"]);
+    assert_eq!(job("settle")["spec"]["dst"], "quartz");
+    assert!(job("settle")["spec"].get("calendar").is_none());
+
+    // Without a slot to come it is refused, with what leaves it none.
+    let refused = add(&[["never", "--cron", "0 2 * * 6", "--exclude", "sat"].as_slice(), &common].concat(), 2);
+    assert!(refused.contains("calendar.exclude") && refused.contains("leaves the schedule no slot"), "{refused}");
+    let refused = add(&[["late", "--every", "5s", "--active-until", "2020-12-31"].as_slice(), &common].concat(), 2);
+    assert!(refused.contains("active.until"), "{refused}");
+
+    // A job that is active for a few seconds more fires, and is finished then, visibly.
+    let until = rota_cron::Zone::utc().format(rota_cron::UnixMs(unix_ms() + 8_000));
+    add(&[["short", "--every", "1s", "--jitter", "500ms", "--active-until", &until].as_slice(), &common].concat(), 0);
+    let finished = wait_for("the end of the job", || job("short"), |job| job["state"] == "finished");
+    assert!(finished["finished"].as_str().unwrap().contains("active"), "{finished}");
+    assert!(said_by(at, &["job", "show", "short"]).contains("finished"), "it is shown");
+    let runs: Value = serde_json::from_str(&said_by(at, &["runs", "--job", "short", "--json"])).unwrap();
+    assert!((1..=9).contains(&runs["items"].as_array().unwrap().len()), "{runs}");
+    assert_eq!(server.stop(), 0);
+}
+
+fn said_by(folder: &Path, words: &[&str]) -> String {
+    let output = rota(folder).args(words).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{words:?}\n{}", text_of(&output));
+    text_of(&output)
 }

@@ -134,6 +134,7 @@ impl Code {
             | Why::NoCapacity
             | Why::NextPass
             | Why::Backoff
+            | Why::Jitter
             | Why::HandlerFailed
             | Why::HttpStatus
             | Why::AttemptTimeout

@@ -10,6 +10,7 @@ use rota_core::id::JobId;
 use rota_core::limits::LATE_MAX_MS;
 use rota_core::partition::{Held, LISTED_MAX};
 use rota_core::time::UnixMs;
+use rota_core::why::Why;
 use rota_wire::rest;
 
 use crate::auth::Reader;
@@ -75,5 +76,5 @@ pub(crate) fn shown(names: &mut Names<'_>, held: &Held) -> Result<rest::Held, Re
 
 /// Whether a slot waits for longer than its lateness could be overlooked.
 pub(crate) fn is_overdue(held: &Held, now: UnixMs) -> bool {
-    now.since_ms(held.slot) > LATE_MAX_MS
+    held.why != Why::Jitter && now.since_ms(held.slot) > LATE_MAX_MS
 }

@@ -45,6 +45,7 @@ mod strict;
 mod tokens;
 mod trigger;
 mod view;
+mod when;
 
 pub use auth::{hash, mint};
 pub use code::Code;

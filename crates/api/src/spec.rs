@@ -22,6 +22,7 @@ use crate::code::Code;
 use crate::duration;
 use crate::nearest::did_you_mean;
 use crate::refusal::Refusal;
+use crate::when;
 
 /// What stands for a header's value where it is not shown.
 const HIDDEN: &str = "***";
@@ -67,6 +68,10 @@ pub(crate) fn read(job: &rest::JobSpec) -> Result<Spec, Refusal> {
         },
         shards: job.shards.as_ref().map_or(1, |shards| shards.count),
         delivery: word("delivery", job.delivery.as_deref(), &DELIVERIES)?,
+        dst: when::read_dst(job.dst.as_ref())?,
+        calendar: when::read_calendar(job.calendar.as_ref()),
+        active: when::read_active(job.active.as_ref()),
+        jitter_ms: duration("jitter", &job.jitter)?.unwrap_or(0),
     })
 }
 
@@ -263,10 +268,8 @@ fn usual(field: &str) -> Option<&'static str> {
 pub(crate) fn check_slots(spec: &Spec, job: &Job, now: UnixMs) -> Result<(), Refusal> {
     let Some(schedule) = &job.schedule else { return Ok(()) };
     match &spec.schedule {
-        When::Cron(expr) if schedule.next_after(now).is_none() => {
-            Err(Refusal::invalid("cron", format!("`{expr}` never comes again"))
-                .hint("no date matches all fields at once, for example the 30th of February; look at day and month"))
-        }
+        When::Cron(_) | When::EveryMs(_) if schedule.next_after(now).is_none() => Err(when::never(spec, schedule, now)),
+        When::DelayMs(_) if schedule.first_open(now).is_none() => Err(when::never(spec, schedule, now)),
         When::OnceMs(at) if now.since_ms(UnixMs(*at)) > limits::LATE_MAX_MS => {
             let (at, now) =
                 (schedule.zone().format(UnixMs(*at)), schedule.zone().format(UnixMs(now.0 / 1_000 * 1_000)));
@@ -294,6 +297,10 @@ pub(crate) fn write(spec: &Spec, name: &str, app: &App, state: JobState) -> rest
         When::Manual => {}
     }
     job.timezone = Some(spec.zone.clone()).filter(|zone| zone != "UTC");
+    job.dst = when::write_dst(spec.dst);
+    job.calendar = when::write_calendar(&spec.calendar);
+    job.active = when::write_active(&spec.active);
+    job.jitter = (spec.jitter_ms > 0).then(|| duration::print(spec.jitter_ms));
     match &spec.target {
         Target::Handler { name, param } => {
             job.app = Some(app.name.clone());
@@ -355,7 +362,7 @@ fn write_http(method: &str, url: &str, headers: &BTreeMap<String, String>, body:
     http
 }
 
-fn word_of<T: PartialEq>(known: &[(&str, T)], value: T) -> String {
+pub(crate) fn word_of<T: PartialEq>(known: &[(&str, T)], value: T) -> String {
     known.iter().find(|(_, candidate)| *candidate == value).expect("the tables name every variant").0.to_owned()
 }
 

@@ -29,6 +29,13 @@ fn what_users_write_reads_back_as_they_wrote_it() {
         json!({"name": "a", "app": "etl", "handler": "h", "every": "30s", "param": "date=1"}),
         json!({"name": "a", "app": "etl", "handler": "h", "delay": "90m"}),
         json!({"name": "a", "app": "etl", "handler": "h", "at": "2026-12-01T02:00:00+08:00", "timezone": "+08:00"}),
+        json!({"name": "a", "app": "etl", "handler": "h", "cron": "30 2 * * *", "timezone": "Europe/Berlin",
+            "dst": {"gap": "skip", "overlap": "both"}, "jitter": "30s",
+            "calendar": {"exclude": ["sat-sun", "2026-10-01..2026-10-07", "22:00-01:00"], "include": ["2026-10-10"]},
+            "active": {"from": "2026-01-01", "until": "2027-12-31T18:00:00+01:00"}}),
+        json!({"name": "a", "app": "etl", "handler": "h", "cron": "H H * * *", "dst": "quartz"}),
+        json!({"name": "a", "app": "etl", "handler": "h", "cron": "0 2 * * *", "dst": {"overlap": "last"}}),
+        json!({"name": "a", "app": "etl", "handler": "h", "delay": "1h", "calendar": {"exclude": ["sun"]}}),
         json!({"name": "a", "app": "etl", "handler": "h"}),
         json!({"name": "a", "every": "1d", "http": {"get": "https://partner.example/ping"}}),
         json!({"name": "a", "every": "1d", "http": {"get": "HTTP://partner.example/ping"}}),
@@ -91,6 +98,22 @@ fn each_mistake_names_its_field_and_says_what_would_be_right() {
         (handler(json!({"delivery": "exactly_once"})), "delivery", "at_"),
         (handler(json!({"route": {"strategy": "LEAST_INFLIGTH"}})), "route.strategy", "LEAST_INFLIGHT"),
         (handler(json!({"route": {"labels": "disk=="}})), "route.labels", "disk=ssd"),
+        (handler(json!({"cron": "0 2 * * *", "dst": "quarz"})), "dst", "quartz"),
+        (handler(json!({"cron": "0 2 * * *", "dst": {"gap": "later"}})), "dst.gap", "run_after"),
+        (handler(json!({"cron": "0 2 * * *", "dst": {"overlap": "second"}})), "dst.overlap", "last"),
+        (handler(json!({"every": "1h", "dst": "quartz"})), "dst", "cron"),
+        (handler(json!({"cron": "0 2 * * *", "calendar": {"exclude": ["sat", "2026-02-30"]}})), "calendar.exclude", ""),
+        (handler(json!({"cron": "0 2 * * *", "calendar": {"include": ["sat"]}})), "calendar.include", ""),
+        (handler(json!({"cron": "0 2 * * 6", "calendar": {"exclude": ["sat"]}})), "calendar.exclude", "days and times"),
+        (handler(json!({"delay": "1h", "calendar": {"exclude": ["sun-sat"]}})), "calendar.exclude", "days and times"),
+        (handler(json!({"calendar": {"exclude": ["sat"]}})), "calendar", "cron"),
+        (handler(json!({"at": "2026-12-01T00:00:00Z", "active": {"until": "2026-12-31"}})), "active", "cron"),
+        (handler(json!({"every": "1h", "active": {"until": "2026-11-29"}})), "active.until", "later"),
+        (handler(json!({"every": "1h", "active": {"from": "soon"}})), "active.from", "2026-12-31"),
+        (handler(json!({"every": "1h", "active": {"from": "2027-01-02", "until": "2027-01-01"}})), "active.until", ""),
+        (handler(json!({"cron": "0 0 1 1 *", "active": {"until": "2026-12-31"}})), "active", "from"),
+        (handler(json!({"every": "1h", "jitter": "25h"})), "jitter", ""),
+        (handler(json!({"jitter": "1h"})), "jitter", "cron"),
         (handler(json!({"shards": {"count": 0}})), "shards.count", ""),
         (handler(json!({"shards": {"count": 1001}})), "shards.count", ""),
         (handler(json!({"retry": {"max": 101}})), "retry.max", ""),
@@ -188,4 +211,6 @@ fn words_in_the_document_are_those_that_are_read() {
     assert_eq!(words(&OVERLAPS), rest::words::Overlap::ALL);
     assert_eq!(words(&STRATEGIES), rest::words::Strategy::ALL);
     assert_eq!(words(&DELIVERIES), rest::words::Delivery::ALL);
+    assert_eq!(words(&when::GAPS), rest::words::DstGap::ALL);
+    assert_eq!(words(&when::FOLDS), rest::words::DstOverlap::ALL);
 }

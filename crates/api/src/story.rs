@@ -16,6 +16,7 @@ use crate::refusal::Refusal;
 use crate::spec;
 use crate::state::State;
 use crate::view::{self, Known, Names};
+use crate::when;
 
 /// Attempts that a story tells one by one.
 const ATTEMPTS_MAX: usize = 100;
@@ -246,7 +247,10 @@ impl Lines {
         let text = match current.state {
             JobState::Deleted => "none: the job is deleted".to_owned(),
             JobState::Paused => "none: the job is paused".to_owned(),
-            JobState::Finished => "none: the job has no further slot".to_owned(),
+            JobState::Finished => {
+                let reason = when::finished(&current.spec, Some(&compiled), current.state, state.now());
+                format!("none: the job is finished{}", reason.map(|text| format!(", {text}")).unwrap_or_default())
+            }
             JobState::Enabled => next(state, &compiled),
         };
         self.say(None, "next slot", text);

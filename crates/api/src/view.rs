@@ -16,10 +16,12 @@ use rota_wire::rest;
 
 use crate::auth::Reader;
 use crate::code::Code;
+use crate::duration;
 use crate::held;
 use crate::refusal::Refusal;
 use crate::spec;
 use crate::state::State;
+use crate::when;
 
 /// Runs of more shards than this are listed without their attempts.
 const SHARDS_IN_LISTS_MAX: u32 = 16;
@@ -202,6 +204,7 @@ pub(crate) fn job(
         version: definition.version.0,
         state: state_word(definition.state).to_owned(),
         spec: written,
+        finished: when::finished(&definition.spec, compiled.as_ref(), definition.state, state.now()),
         schedule: compiled.as_ref().map_or_else(|| "not readable by this version of Rota".to_owned(), explain),
         next_slots: slots.into_iter().map(|slot| zone.format(slot)).collect(),
         held: held.map(|held| held::shown(&mut Names::new(state), held)).transpose()?,
@@ -217,7 +220,10 @@ pub(crate) fn app_of(state: &State, definition: &Definition) -> Result<App, Refu
 
 /// A schedule in words.
 pub(crate) fn explain(job: &Job) -> String {
-    job.schedule.as_ref().map_or_else(|| "only when asked to".to_owned(), |schedule| schedule.explain(Lang::En))
+    let Some(schedule) = &job.schedule else { return "only when asked to".to_owned() };
+    let jitter_ms = job.policy.jitter_ms;
+    let jitter = (jitter_ms > 0).then(|| format!("; starts up to {} later", duration::print(jitter_ms)));
+    schedule.explain(Lang::En) + &jitter.unwrap_or_default()
 }
 
 /// A reason's word with its text.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use rota_cron::{Dialect, DstPolicy, Schedule, Zone};
+use rota_cron::{Schedule, Zone};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AppId, JobId, Version};
@@ -14,6 +14,8 @@ use crate::limits;
 use crate::template::Templates;
 use crate::time::UnixMs;
 use crate::url;
+
+pub use crate::when::{Active, Calendar, Dst, Fold, Gap};
 
 /// A job's specification, in plain data. Durations are milliseconds here; the edges read `30s`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -37,6 +39,22 @@ pub struct Spec {
     pub shards: u32,
     /// What an unresolved doubt means; absent: what the target's protocol can promise.
     pub delivery: Option<Delivery>,
+    /// How a cron schedule meets a change of the clocks.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub dst: Dst,
+    /// When the schedule has no slots.
+    #[serde(default, skip_serializing_if = "Calendar::is_empty")]
+    pub calendar: Calendar,
+    /// From when until when the schedule has slots.
+    #[serde(default, skip_serializing_if = "Active::is_empty")]
+    pub active: Active,
+    /// Over how many milliseconds the starts of runs are spread; their slots stay what they are.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub jitter_ms: u64,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// The trigger of a job.
@@ -209,6 +227,8 @@ pub struct Policy {
     pub shards: u32,
     /// What an unresolved doubt means.
     pub delivery: Delivery,
+    /// Over how many milliseconds the starts of its runs are spread.
+    pub jitter_ms: u64,
 }
 
 /// The part of a job that is its own: what a dispatch carries.
@@ -257,47 +277,11 @@ impl Spec {
             timeout: Timeout::default(),
             shards: 1,
             delivery: None,
+            dst: Dst::default(),
+            calendar: Calendar::default(),
+            active: Active::default(),
+            jitter_ms: 0,
         }
-    }
-
-    fn compile_schedule(&self) -> Result<(Option<Schedule>, Zone), Invalid> {
-        let zone = Zone::parse(&self.zone).map_err(|e| Invalid {
-            field: "timezone",
-            message: e.message.clone(),
-            hint: e.hint.clone(),
-        })?;
-        let refused = |field| move |e: rota_cron::Error| Invalid { field, message: e.to_string(), hint: e.hint };
-        // What is wrong with a long expression is found by its place.
-        let refused_at = |text: &str, e: rota_cron::Error| {
-            let before = e.position.and_then(|position| text.get(..position)).map(|before| before.chars().count());
-            let place = before.map(|before| format!(" (at character {})", before + 1)).unwrap_or_default();
-            Invalid { field: "cron", message: format!("{e}{place}"), hint: e.hint }
-        };
-        let schedule = match &self.schedule {
-            When::Cron(expr) => {
-                let dialect = Dialect::of(expr);
-                let schedule = Schedule::cron(expr, dialect, zone.clone(), DstPolicy::Standard);
-                Some(schedule.map_err(|e| refused_at(expr, e))?)
-            }
-            When::EveryMs(ms) => {
-                in_range("every", *ms)?;
-                Some(Schedule::every(*ms).map_err(refused("every"))?.with_zone(zone.clone()))
-            }
-            When::DelayMs(ms) => {
-                in_range("delay", *ms)?;
-                Some(Schedule::delay(*ms).map_err(refused("delay"))?.with_zone(zone.clone()))
-            }
-            When::OnceMs(at) if !(0..=rota_cron::HORIZON.0).contains(at) => {
-                return Err(Invalid {
-                    field: "at",
-                    message: format!("{at} ms since 1970 is outside 1970 to 2199"),
-                    hint: Some("for example: 2026-12-01T02:00:00+08:00".to_owned()),
-                });
-            }
-            When::OnceMs(at) => Some(Schedule::once(UnixMs(*at)).with_zone(zone.clone())),
-            When::Manual => None,
-        };
-        Ok((schedule, zone))
     }
 
     /// Checks every field and compiles the job.
@@ -310,7 +294,7 @@ impl Spec {
         state: JobState,
     ) -> Result<Job, Invalid> {
         check_job_name(name)?;
-        let (schedule, zone) = self.compile_schedule()?;
+        let (schedule, zone) = self.compile_schedule(name)?;
         let selector = Selector::parse(&self.route.labels).map_err(|e| Invalid {
             field: "labels",
             message: e.to_string(),
@@ -330,6 +314,9 @@ impl Spec {
                 in_range(field, ms)?;
             }
         }
+        if self.jitter_ms > limits::JITTER_MAX_MS {
+            return Err(invalid("jitter", format!("longer than {} hours", limits::JITTER_MAX_MS / 3_600_000)));
+        }
         let delivery = self.delivery.unwrap_or_else(|| self.target.delivery());
         let templates = Templates::of(&self.target)?;
         self.target.check(templates.as_deref())?;
@@ -347,6 +334,7 @@ impl Spec {
                 timeout: self.timeout,
                 shards: self.shards,
                 delivery,
+                jitter_ms: self.jitter_ms,
             }),
             body: Arc::new(Body { name: name.to_owned(), zone, target: self.target.clone(), templates }),
         })
@@ -463,7 +451,7 @@ fn invalid(field: &'static str, message: String) -> Invalid {
     Invalid { field, message, hint: None }
 }
 
-fn in_range(field: &'static str, ms: u64) -> Result<(), Invalid> {
+pub(crate) fn in_range(field: &'static str, ms: u64) -> Result<(), Invalid> {
     if ms == 0 || ms > limits::DURATION_MAX_MS {
         return Err(Invalid {
             field,

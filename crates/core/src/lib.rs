@@ -9,6 +9,7 @@
 
 pub mod batch;
 pub mod id;
+pub mod jitter;
 pub mod job;
 pub mod label;
 pub mod limits;
@@ -19,5 +20,6 @@ pub mod template;
 pub mod time;
 pub mod trace;
 mod url;
+mod when;
 pub mod why;
 pub mod worker;

@@ -14,6 +14,8 @@ pub const ATTEMPTS_MAX: u32 = 1_000;
 pub const RETRIES_MAX: u32 = 100;
 /// Longest delay a job may ask for, in any of its durations.
 pub const DURATION_MAX_MS: u64 = 366 * 24 * 3_600_000;
+/// Over how long the starts of a job's runs may be spread.
+pub const JITTER_MAX_MS: u64 = 24 * 3_600_000;
 /// A job's parameter.
 pub const PARAM_BYTES_MAX: usize = 1 << 20;
 /// What a run keeps of its handler's output or error.

@@ -57,6 +57,7 @@ why! {
     NoWorkerForLabels "no_worker_for_labels" "no online worker of the app matches the labels",
     NoCapacity "no_capacity" "every eligible worker runs as much as it may",
     NextPass "next_pass" "nobody has looked for a worker yet; the next pass does",
+    Jitter "jitter" "it waits for its start, which the job's jitter puts after its slot",
     Backoff "backoff" "it waits for its next attempt",
     // Attempts and runs.
     HandlerFailed "handler_failed" "the handler reported a failure",

@@ -40,6 +40,7 @@ mod run;
 mod secret;
 mod server;
 mod token;
+mod when;
 #[cfg(feature = "schema")]
 pub mod words;
 
@@ -49,6 +50,7 @@ pub use run::{Attempt, Killed, LogWindow, Run, RunDetail, Story, StoryLine, Wait
 pub use secret::{Secret, SecretPut, SecretRemoved};
 pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};
 pub use token::{Token, TokenNew, TokenShown};
+pub use when::{Active, Calendar, Dst, DstRule};
 
 use serde::{Deserialize, Serialize};
 

@@ -47,6 +47,7 @@ impl Mutant {
                 In::BeatRaceClosesLive,
                 In::LateSuccessIgnored,
                 In::ReleaseAtTimeout,
+                In::JitterIgnored,
             ];
             all.extend(machine.map(Mutant::Machine));
         }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use rota_core::batch::{Origin, RunState};
 use rota_core::id::{AppId, JobId, PartitionId, RunId, Version};
-use rota_core::job::{Definition, Delivery, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout, When};
+use rota_core::job::{
+    Active, Calendar, Definition, Delivery, Dst, Gap, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout,
+    When,
+};
 use rota_core::partition::{Input, ReplyTo};
 use rota_core::time::UnixMs;
 
@@ -92,7 +95,12 @@ impl World {
         let rng = &mut self.dice.operator;
         let fresh = spec(rng, definition.app.0, now_ms);
         match rng.below(4) {
-            0 => definition.spec.schedule = fresh.schedule,
+            0 => {
+                definition.spec.schedule = fresh.schedule;
+                (definition.spec.zone, definition.spec.dst) = (fresh.zone, fresh.dst);
+                (definition.spec.calendar, definition.spec.active) = (fresh.calendar, fresh.active);
+                definition.spec.jitter_ms = fresh.jitter_ms;
+            }
             1 => definition.spec.overlap = fresh.overlap,
             2 => definition.spec.shards = fresh.shards,
             _ => definition.spec = fresh,
@@ -198,5 +206,33 @@ fn spec(rng: &mut Rng, app: u32, now_ms: i64) -> Spec {
     spec.shards = *rng.pick(&[1, 1, 1, 2, 3, 4]);
     let deliveries = [None, Some(Delivery::AtLeastOnce), Some(Delivery::AtMostOnce)];
     spec.delivery = if app == UNRELIABLE_APP { Some(Delivery::AtMostOnce) } else { *rng.pick(&deliveries) };
+    narrow(rng, &mut spec, now_ms);
     spec
+}
+
+/// Some jobs have calendars, bounds and jitter, around now, so that slots meet them.
+fn narrow(rng: &mut Rng, spec: &mut Spec, now_ms: i64) {
+    if matches!(spec.schedule, When::OnceMs(_) | When::Manual) {
+        return;
+    }
+    if matches!(spec.schedule, When::Cron(_)) {
+        let rule = Dst::Rule { gap: Some(Gap::Skip), overlap: None };
+        spec.dst = *rng.pick(&[Dst::Standard, Dst::Standard, Dst::Quartz, rule]);
+    }
+    spec.jitter_ms = *rng.pick(&[0, 0, 0, 0, 700, 4_000, 20_000]);
+    let zone = rota_cron::Zone::parse(&spec.zone).expect("one of the zones above");
+    let text = |ms: i64| zone.format(UnixMs(now_ms / 1_000 * 1_000 + ms));
+    if rng.chance(150_000) {
+        let (from, to) = (text(rng.around(20_000)), text(rng.between(25_000, 60_000) as i64));
+        let mut exclude = vec![format!("{}-{}", &from[11..19], &to[11..19])];
+        if rng.chance(200_000) {
+            exclude.push("sun-sat".to_owned());
+        }
+        let include = if rng.chance(500_000) { vec![from[..10].to_owned()] } else { Vec::new() };
+        spec.calendar = Calendar { exclude, include };
+    }
+    if rng.chance(150_000) {
+        let from = rng.chance(500_000).then(|| text(rng.around(20_000)));
+        spec.active = Active { from, until: Some(text(rng.between(20_000, 150_000) as i64)) };
+    }
 }

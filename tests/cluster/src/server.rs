@@ -129,6 +129,7 @@ impl World {
         }
         hear(&mut hosted.heard, &input, now, self.scenario.timing.dead_ms);
         hosted.machine.step(now, input, &mut out);
+        self.checks.coverage.seen(now.wall);
         let commits = out.iter().filter(|e| matches!(e, Effect::Commit(_))).count();
         let is_still = commits == 0 && hosted.in_flight.is_empty();
         for effect in out.drain(..) {

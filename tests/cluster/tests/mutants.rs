@@ -28,6 +28,7 @@ fn planted_bugs_are_caught() {
     check(Mutant::Machine(In::BeatRaceClosesLive), &[Rule::Lost, Rule::Overlap]);
     check(Mutant::Machine(In::LateSuccessIgnored), &[Rule::Acknowledged, Rule::Terminal]);
     check(Mutant::Machine(In::ReleaseAtTimeout), &[Rule::Overlap]);
+    check(Mutant::Machine(In::JitterIgnored), &[Rule::Slots]);
     check(Mutant::StaleOwnerSends, &[Rule::SendRests]);
     check(Mutant::IdsFromRestoredCounter, &[Rule::Ids]);
     check(Mutant::StoreDoesNotFence, &[Rule::Term]);

@@ -11,6 +11,7 @@ use super::runs::{Attempt, Life, Phase, Run, Shard};
 use super::timer::Timer;
 use crate::batch::{self, Origin, Row, RunState};
 use crate::id::{AttemptId, RunId};
+use crate::jitter;
 use crate::limits;
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
@@ -67,7 +68,8 @@ impl Machine {
         );
         self.runs.add_young(id, now.mono.plus(limits::LONG_RUN_MS));
         if origin == Origin::Schedule {
-            self.stats.lateness(now.wall.0.saturating_sub(slot.0));
+            let start = self.starts_at(ix, slot);
+            self.stats.lateness(now.wall.0.saturating_sub(start.0));
         }
         let mut chosen = Vec::with_capacity(shards as usize);
         let mut next = first;
@@ -114,7 +116,10 @@ impl Machine {
     pub(super) fn watch_start(&mut self, now: Now, id: RunId) {
         let run = self.runs.run(id);
         if let Some(start_ms) = run.policy.timeout.start_ms {
-            let late = u64::try_from(now.wall.0.saturating_sub(run.slot.0)).unwrap_or(0);
+            let jitter_ms = if run.origin == Origin::Schedule { run.policy.jitter_ms } else { 0 };
+            let offset_ms = jitter::offset_ms(run.job, run.slot, jitter_ms);
+            let start = run.slot.plus_ms(i64::try_from(offset_ms).unwrap_or(i64::MAX));
+            let late = u64::try_from(now.wall.0.saturating_sub(start.0)).unwrap_or(0);
             let at = now.mono.plus(start_ms.saturating_sub(late));
             self.timers.add(at, Timer::StartDeadline(id));
         }

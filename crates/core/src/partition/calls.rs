@@ -353,6 +353,7 @@ impl Machine {
                 Timer::Backoff(run, shard) => self.backoff_over(now, run, shard),
                 Timer::StartDeadline(run) => self.start_deadline_over(now, run),
                 Timer::HeldDeadline(job) => self.held_deadline(now, job),
+                Timer::Jitter(job) => self.jitter_over(now, job),
                 Timer::Silence(worker) => self.silence(now, worker),
                 Timer::Avoided(worker) => self.fleet.stir(worker),
             }

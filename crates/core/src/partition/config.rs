@@ -56,6 +56,8 @@ pub enum Mutant {
     LateSuccessIgnored,
     /// An attempt's place is given away when it times out.
     ReleaseAtTimeout,
+    /// Runs start at their slots, whatever the jitter of their jobs.
+    JitterIgnored,
 }
 
 /// Whether a fault is planted; constant `false` in every shipped build.

@@ -64,7 +64,13 @@ impl Machine {
 
     /// A slot's first evaluation.
     pub(super) fn take_due(&mut self, now: Now, ix: JobIx, slot: UnixMs, budget: &mut Budget) {
+        if self.hold_for_jitter(now, ix, slot) {
+            return;
+        }
         let slot = self.judge_lateness(now, ix, slot, now.wall);
+        if self.hold_for_jitter(now, ix, slot) {
+            return; // a newer slot stands for it, whose start lies ahead
+        }
         let pool = self.jobs.get(ix).pool;
         let considered = match self.fleet.pool(pool).blocked {
             Some(why) if self.jobs.held_first(pool).is_some() => Considered::Held(why),
@@ -179,7 +185,8 @@ impl Machine {
         }
     }
 
-    /// Arms a fixed-delay job's next instant; durable with the open batch.
+    /// Arms a fixed-delay job's next instant, the first that its calendar leaves open; durable with the open batch.
+    /// If none is left, the job is finished.
     pub(super) fn arm_delay(&mut self, now: Now, ix: JobIx, after: UnixMs) {
         let delay = self.jobs.get(ix).schedule.as_ref().and_then(rota_cron::Schedule::delay_ms).unwrap_or(0);
         let base = if self.clock.is_good() { now.wall } else { self.covered_until(now) };
@@ -187,8 +194,30 @@ impl Machine {
         // After a small step back of the clock it waits for its turn; after a large one it goes on.
         let is_small_step = after.0.saturating_sub(at.0) <= self.config.late_max_ms;
         let at = if is_small_step { at.max(after.plus_ms(1)) } else { at };
-        self.jobs.arm(ix, at);
-        self.touched.push(ix);
+        match self.open_instant(ix, at) {
+            Some(at) => {
+                self.jobs.arm(ix, at);
+                self.touched.push(ix);
+            }
+            None => {
+                self.jobs.rest(ix);
+                self.finish_job(now, ix);
+            }
+        }
+    }
+
+    /// The first instant from `at` on that a fixed-delay job's calendar leaves open.
+    fn open_instant(&self, ix: JobIx, at: UnixMs) -> Option<UnixMs> {
+        let schedule = self.jobs.get(ix).schedule.as_ref()?;
+        let open = schedule.first_open(at)?;
+        if open == at || open > self.fired_max {
+            return Some(open);
+        }
+        // The edge of a calendar is the same instant each time: after a step back of the clock it may have a row
+        // already. After a large step the job goes on, told apart by its milliseconds.
+        let is_small_step = self.fired_max.0.saturating_sub(open.0) <= self.config.late_max_ms;
+        let from = if is_small_step { self.fired_max.plus_ms(1) } else { open.plus_ms(1 + at.0.rem_euclid(999)) };
+        schedule.first_open(from)
     }
 
     pub(super) fn finish_job(&mut self, now: Now, ix: JobIx) {

@@ -68,7 +68,7 @@ impl Machine {
     /// Judges a slot's lateness, once. If it is a misfire, the newest slot that is due stands for it,
     /// and one row covers those before.
     pub(super) fn judge_lateness(&mut self, now: Now, ix: JobIx, slot: UnixMs, until: UnixMs) -> UnixMs {
-        let late = until.0.saturating_sub(slot.0);
+        let late = until.0.saturating_sub(self.starts_by(ix, slot).0);
         let is_armed_kind = self.jobs.get(ix).is_armed_kind();
         let is_excused = self.jobs.is_excused(ix, slot);
         if late <= self.config.late_max_ms || is_armed_kind || is_excused {
@@ -118,7 +118,7 @@ impl Machine {
 
     pub(super) fn start_deadline(&self, ix: JobIx, slot: UnixMs) -> Option<UnixMs> {
         let start_ms = self.jobs.get(ix).policy.timeout.start_ms?;
-        Some(slot.plus_ms(i64::try_from(start_ms).unwrap_or(i64::MAX)))
+        Some(self.starts_at(ix, slot).plus_ms(i64::try_from(start_ms).unwrap_or(i64::MAX)))
     }
 
     /// Covers a slot with a row that says why it had no run, and goes on.

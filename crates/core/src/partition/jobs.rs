@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rota_cron::{Kind, Schedule};
+use rota_cron::{Calendar, Kind, Schedule};
 
 use super::pools::PoolIx;
 use crate::batch::Exception;
@@ -73,11 +73,14 @@ pub(super) struct Jobs {
     /// Held slots by pool, the oldest first: so a backlog is worked off in the order of its slots, and
     /// what is covered stays close to the mark.
     held: Vec<BTreeSet<(UnixMs, JobIx)>>,
+    /// Slots that wait for their jitter, by app: nobody else waits behind them.
+    jittered: BTreeMap<AppId, BTreeSet<(UnixMs, JobIx)>>,
     /// Slots up to this instant are late through our own valve, which is no misfire.
     excused: BTreeMap<JobIx, UnixMs>,
-    /// Policies and schedules in use, with the number of jobs that share each.
+    /// Policies, schedules and calendars in use, with the number of jobs that share each.
     policies: BTreeMap<Arc<Policy>, u32>,
     schedules: BTreeMap<Schedule, u32>,
+    calendars: BTreeMap<Calendar, u32>,
     pub(super) counts: [u64; 3],
 }
 
@@ -101,7 +104,7 @@ impl Jobs {
     /// Adds a job, or replaces the definition of the one with this id, at rest.
     pub(super) fn put(&mut self, job: Job, pool: PoolIx) -> JobIx {
         let policy = share(&mut self.policies, job.policy);
-        let schedule = job.schedule.map(|schedule| share(&mut self.schedules, schedule));
+        let schedule = job.schedule.map(|schedule| self.share_schedule(schedule));
         if let Some(ix) = self.find(job.id) {
             self.rest(ix);
             self.unshare(ix);
@@ -153,10 +156,20 @@ impl Jobs {
         self.get_mut(ix).state = state;
     }
 
+    /// Schedules are shared whole; a calendar, which many schedules may have, is shared beneath them too.
+    fn share_schedule(&mut self, schedule: Schedule) -> Schedule {
+        let Some(calendar) = schedule.calendar().cloned() else { return share(&mut self.schedules, schedule) };
+        let calendar = share(&mut self.calendars, calendar);
+        share(&mut self.schedules, schedule.with_calendar(Some(calendar)))
+    }
+
     fn unshare(&mut self, ix: JobIx) {
         let (policy, schedule) = (self.get(ix).policy.clone(), self.get(ix).schedule.clone());
         give_back(&mut self.policies, &policy);
         if let Some(schedule) = schedule {
+            if let Some(calendar) = schedule.calendar() {
+                give_back(&mut self.calendars, calendar);
+            }
             give_back(&mut self.schedules, &schedule);
         }
     }
@@ -181,10 +194,9 @@ impl Jobs {
             Place::Timeline(slot) => {
                 self.timeline.remove(&(slot, ix));
             }
-            Place::Held { slot, .. } => {
+            Place::Held { slot, why, .. } => {
                 self.holding.remove(&(slot, ix));
-                let pool = self.get(ix).pool;
-                self.held[pool.0 as usize].remove(&(slot, ix));
+                self.waiting_place(ix, why).remove(&(slot, ix));
             }
             Place::Rest => {}
         }
@@ -201,13 +213,22 @@ impl Jobs {
     /// Holds a job at a slot.
     pub(super) fn hold(&mut self, ix: JobIx, slot: UnixMs, why: Why, since: UnixMs) {
         self.rest(ix);
-        let pool = self.get(ix).pool.0 as usize;
+        self.waiting_place(ix, why).insert((slot, ix));
+        self.get_mut(ix).place = Place::Held { slot, why, since };
+        self.watch_mark(ix);
+    }
+
+    /// Among whom a held job waits: those of its pool, or, for its jitter, those of its app.
+    fn waiting_place(&mut self, ix: JobIx, why: Why) -> &mut BTreeSet<(UnixMs, JobIx)> {
+        let live = self.get(ix);
+        let (app, pool) = (live.app, live.pool.0 as usize);
+        if why == Why::Jitter {
+            return self.jittered.entry(app).or_default();
+        }
         if self.held.len() <= pool {
             self.held.resize_with(pool + 1, BTreeSet::new);
         }
-        self.held[pool].insert((slot, ix));
-        self.get_mut(ix).place = Place::Held { slot, why, since };
-        self.watch_mark(ix);
+        &mut self.held[pool]
     }
 
     /// A held job holds the mark back, unless its exception says from where on its slots are uncovered.
@@ -225,6 +246,7 @@ impl Jobs {
     /// The held job's reason has changed.
     pub(super) fn set_held_why(&mut self, ix: JobIx, reason: Why) {
         if let Place::Held { why, .. } = &mut self.get_mut(ix).place {
+            assert!(*why != Why::Jitter && reason != Why::Jitter, "what waits for a time waits apart");
             *why = reason;
         }
     }
@@ -242,6 +264,11 @@ impl Jobs {
     /// What each pool holds, the oldest first.
     pub(super) fn held(&self) -> impl Iterator<Item = (PoolIx, &BTreeSet<(UnixMs, JobIx)>)> {
         (0..).map(PoolIx).zip(&self.held).filter(|(_, held)| !held.is_empty())
+    }
+
+    /// What waits for its jitter, by app.
+    pub(super) fn jittered(&self) -> impl Iterator<Item = (AppId, &BTreeSet<(UnixMs, JobIx)>)> {
+        self.jittered.iter().map(|(app, all)| (*app, all)).filter(|(_, all)| !all.is_empty())
     }
 
     /// The job that is due next.

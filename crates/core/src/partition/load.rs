@@ -333,6 +333,7 @@ fn unknown(name: &str, shards: u32) -> (Arc<Policy>, Arc<Body>) {
         timeout: Timeout::default(),
         shards,
         delivery: Delivery::AtMostOnce,
+        jitter_ms: 0,
     };
     let target = Target::Handler { name: String::new(), param: String::new() };
     (Arc::new(policy), Arc::new(Body::literal(name.to_owned(), Zone::utc(), target)))

@@ -21,6 +21,7 @@ mod config;
 mod due;
 mod fleet;
 mod gate;
+mod jitter;
 mod jobs;
 mod load;
 mod mark;

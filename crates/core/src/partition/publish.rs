@@ -90,6 +90,14 @@ impl Machine {
                 }
             }
         }
+        for (app, all) in self.jobs.jittered() {
+            held_counts.insert((app, Why::Jitter), all.len() as u64);
+            for (_, ix) in all.iter().take(LISTED_MAX.saturating_sub(held.len())) {
+                let live = self.jobs.get(*ix);
+                let Place::Held { slot, why, since } = live.place else { continue };
+                held.push(Held { job: live.id, slot, why, since });
+            }
+        }
         Snapshot {
             partition: self.partition,
             at: now.wall,

@@ -22,6 +22,8 @@ pub(super) enum Timer {
     Backoff(RunId, u32),
     /// A run may have waited too long for its first dispatch.
     StartDeadline(RunId),
+    /// A slot may have waited for its jitter.
+    Jitter(JobIx),
     /// A held slot may have waited too long.
     HeldDeadline(JobIx),
     /// A worker may be silent.

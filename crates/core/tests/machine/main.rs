@@ -6,6 +6,7 @@ mod clock;
 mod edits;
 mod ledger;
 mod mark;
+mod narrow;
 mod pools;
 mod random;
 mod requests;

@@ -54,13 +54,21 @@ pub(crate) enum JobCommand {
     },
 }
 
-const EDITABLE: [&str; 21] = [
+const EDITABLE: [&str; 29] = [
     "cron",
     "every",
     "delay",
     "at",
     "manual",
     "timezone",
+    "dst",
+    "dst_gap",
+    "dst_overlap",
+    "exclude",
+    "include",
+    "active_from",
+    "active_until",
+    "jitter",
     "handler",
     "param",
     "url",
@@ -99,6 +107,30 @@ pub(crate) struct JobFields {
     /// IANA zone or fixed offset of the schedule
     #[arg(long, value_name = "ZONE", allow_hyphen_values = true)]
     pub(crate) timezone: Option<String>,
+    /// How a cron schedule meets a change of the clocks; `quartz` as Quartz does it
+    #[arg(long, value_parser = ["default", "quartz"], conflicts_with_all = ["dst_gap", "dst_overlap"])]
+    pub(crate) dst: Option<String>,
+    /// What becomes of slots in times that are skipped when clocks go forward
+    #[arg(long, value_parser = ["run_after", "skip"])]
+    pub(crate) dst_gap: Option<String>,
+    /// Which of two passes has the slot when clocks go back
+    #[arg(long, value_parser = ["first", "last", "both"])]
+    pub(crate) dst_overlap: Option<String>,
+    /// No slots then: `2026-10-01..2026-10-07`, `12-25`, `sat`, `22:00-06:00`; may be given again, or `none`
+    #[arg(long, value_name = "WHEN", value_delimiter = ',')]
+    pub(crate) exclude: Vec<String>,
+    /// Working days whatever --exclude says, as `2026-10-10`; may be given again, or `none`
+    #[arg(long, value_name = "DATE", value_delimiter = ',')]
+    pub(crate) include: Vec<String>,
+    /// No slots before this date or instant, or `none`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) active_from: Option<String>,
+    /// No slots after this date or instant, or `none`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) active_until: Option<String>,
+    /// Start each run up to so long after its slot, or `none`
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) jitter: Option<String>,
     /// The handler that a worker of the app runs
     #[arg(long, conflicts_with = "url")]
     pub(crate) handler: Option<String>,

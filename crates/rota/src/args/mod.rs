@@ -211,6 +211,8 @@ mod tests {
             "secret list --json",
             "secret rm PARTNER --force",
             "job add ping --every 5s --url http://127.0.0.1/ --bearer {{secret.PARTNER}}",
+            "job add a --app e --handler h --cron * --dst-gap skip --dst-overlap both --exclude sat,sun --exclude 12-25",
+            "job edit a --include 2026-10-10 --active-from 2026-01-01 --active-until none --jitter 30s --dst quartz",
             "job list --app etl --json",
             "job rm a",
             "run a --param x --no-follow",
@@ -253,6 +255,7 @@ mod tests {
         check("token add", Err(ErrorKind::MissingRequiredArgument));
         check("worker --app etl", Err(ErrorKind::MissingRequiredArgument));
         check("logs r1 --attempt 0", Err(ErrorKind::ValueValidation));
+        check("job edit a --dst quartz --dst-gap skip", Err(ErrorKind::ArgumentConflict));
         check("cron next * --dst quartz --gap skip", Err(ErrorKind::ArgumentConflict));
         check("cron next * --dialect aws", Err(ErrorKind::InvalidValue));
         check("cron next * --count 100001", Err(ErrorKind::ValueValidation));

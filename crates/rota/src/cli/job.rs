@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rota_wire::rest::{Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Retry, Route, Shards, Timeout};
 
 use super::client::{Client, Path};
+use super::narrow;
 use super::out::Out;
 use super::shown;
 use super::table::{Table, one_line};
@@ -76,11 +77,12 @@ fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
     if fields.cron.is_some() || fields.every.is_some() || fields.delay.is_some() || fields.at.is_some() {
         clear_schedule(spec);
     }
-    set(&mut spec.app, fields.app);
-    set(&mut spec.cron, fields.cron);
-    set(&mut spec.every, fields.every);
-    set(&mut spec.delay, fields.delay);
-    set(&mut spec.at, fields.at);
+    set(&mut spec.app, fields.app.clone());
+    set(&mut spec.cron, fields.cron.clone());
+    set(&mut spec.every, fields.every.clone());
+    set(&mut spec.delay, fields.delay.clone());
+    set(&mut spec.at, fields.at.clone());
+    narrow::apply(spec, &fields);
     set(&mut spec.timezone, fields.timezone);
     set(&mut spec.overlap, fields.overlap);
     set(&mut spec.delivery, fields.delivery);
@@ -208,6 +210,7 @@ fn describe(job: &Job) -> String {
         ("app", spec.app.clone().unwrap_or_default()),
         ("schedule", job.schedule.clone()),
         ("timezone", spec.timezone.clone().unwrap_or_else(|| "UTC".to_owned())),
+        ("finished", job.finished.clone().unwrap_or_default()),
         ("next", job.next_slots.iter().map(|slot| shown::time(slot)).collect::<Vec<_>>().join(", ")),
         ("held", job.held.as_ref().map(held).unwrap_or_default()),
         ("calls", calls(spec)),
@@ -215,6 +218,7 @@ fn describe(job: &Job) -> String {
         ("body", spec.http.as_ref().and_then(|http| http.body.clone()).unwrap_or_default()),
         ("shards", spec.shards.as_ref().map(|shards| shards.count.to_string()).unwrap_or_default()),
     ];
+    facts.extend(narrow::facts(spec));
     if let Some(retry) = &spec.retry {
         let delay = retry.delay.as_ref().map(|delay| format!(", {delay} after an attempt's end")).unwrap_or_default();
         facts.push(("retries", format!("{}{delay}", retry.max)));
@@ -288,6 +292,38 @@ mod tests {
         assert_eq!((found.cron, found.every.as_deref()), (None, Some("5s")));
         assert_eq!(found.retry, Some(Retry { max: 3, delay: Some("10s".to_owned()) }));
         assert_eq!((found.handler.as_deref(), found.timeout.unwrap().attempt.as_deref()), (Some("h"), Some("1m")));
+    }
+
+    #[test]
+    fn what_narrows_a_schedule_is_laid_and_taken_away() {
+        use serde_json::json;
+        check(
+            "--app e --handler h --cron * --dst-gap skip --exclude sat,sun --exclude 12-25 --include 2026-10-10 \
+             --active-from 2026-01-01 --active-until 2026-12-31 --jitter 30s",
+            json!({"app": "e", "handler": "h", "cron": "*", "dst": {"gap": "skip"}, "jitter": "30s",
+                   "calendar": {"exclude": ["sat", "sun", "12-25"], "include": ["2026-10-10"]},
+                   "active": {"from": "2026-01-01", "until": "2026-12-31"}}),
+        );
+        check(
+            "--app e --handler h --cron * --dst quartz",
+            json!({"app": "e", "handler": "h", "cron": "*", "dst": "quartz"}),
+        );
+        let before = "--app e --handler h --cron * --dst-gap skip --exclude sat --jitter 30s --active-from 2026-01-01";
+        let edited = |fields: JobFields| {
+            let mut found = spec(before);
+            assert!(apply(&mut found, fields).is_ok());
+            serde_json::to_value(found).unwrap()
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let found = edited(JobFields { dst_overlap: text("both"), jitter: text("none"), ..JobFields::default() });
+        assert_eq!((&found["dst"], found.get("jitter")), (&json!({"gap": "skip", "overlap": "both"}), None));
+        let found = edited(JobFields { exclude: vec!["none".to_owned()], ..JobFields::default() });
+        assert_eq!(found["calendar"], json!({}));
+        // Only cron meets the clock, and what runs once has nothing to narrow.
+        let found = edited(JobFields { every: text("5s"), ..JobFields::default() });
+        assert_eq!((found.get("dst"), &found["jitter"]), (None, &json!("30s")));
+        let found = edited(JobFields { at: text("2026-12-01T00:00:00Z"), ..JobFields::default() });
+        assert_eq!((found.get("calendar"), found.get("active"), found.get("jitter")), (None, None, None));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub(crate) mod cron;
 pub(crate) mod health;
 pub(crate) mod job;
 pub(crate) mod logs;
+mod narrow;
 pub(crate) mod out;
 pub(crate) mod run;
 pub(crate) mod secret;

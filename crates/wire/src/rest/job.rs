@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::words;
 
 use super::server::Held;
+use super::when::{Active, Calendar, Dst};
 use crate::worker::default_namespace;
 
 /// A job as a user writes it, in the job file, on the command line and here.
@@ -50,6 +51,19 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub timezone: Option<String>,
+    /// How a cron schedule meets a change of the clocks; by default no slot is lost and none is doubled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst: Option<Dst>,
+    /// When the schedule has no slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calendar: Option<Calendar>,
+    /// From when until when the schedule has slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<Active>,
+    /// A duration: each run starts up to so much after its slot, always the same for one slot of a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1))]
+    pub jitter: Option<String>,
     /// The handler that a worker of the app runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
@@ -200,6 +214,9 @@ pub struct Job {
     pub state: String,
     /// What the user wrote; put it back to change the job.
     pub spec: JobSpec,
+    /// Why it is finished, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<String>,
     /// The schedule in words.
     pub schedule: String,
     /// The next three slots, if it is enabled.

@@ -39,6 +39,10 @@ macro_rules! words {
 words! {
     /// What happens while an earlier run holds its place.
     Overlap: "allow" "skip";
+    /// What becomes of slots in a gap of the clock.
+    DstGap: "run_after" "skip";
+    /// Which pass of an overlap of the clock has the slot.
+    DstOverlap: "first" "last" "both";
     /// What is done about an attempt that may have run.
     Delivery: "at_least_once" "at_most_once";
     /// How a worker is chosen.

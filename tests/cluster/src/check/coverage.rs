@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rota_core::batch::{Exception, Origin, Run, RunState};
 use rota_core::id::{JobId, Version};
+use rota_core::jitter::offset_ms;
 use rota_core::job::{Definition, JobState};
 use rota_core::limits::RANGE_COUNT_MAX;
 use rota_core::time::UnixMs;
@@ -20,6 +21,8 @@ use crate::store::{Changes, Part};
 #[derive(Debug, Default)]
 pub struct Coverage {
     jobs: BTreeMap<JobId, Expected>,
+    /// The latest wall time that a machine has seen: what may start then may also start after a step back.
+    latest: i64,
 }
 
 #[derive(Debug)]
@@ -89,6 +92,11 @@ impl Coverage {
         self.jobs.get_mut(&job).and_then(Expected::next)
     }
 
+    /// A machine takes a step at this wall time.
+    pub fn seen(&mut self, wall: UnixMs) {
+        self.latest = self.latest.max(wall.0);
+    }
+
     /// Checks a batch that has just been applied.
     pub fn applied(&mut self, part: &Part, changes: &Changes) -> Verdict {
         if part.mark < changes.mark_before {
@@ -149,7 +157,9 @@ impl Coverage {
             let before = is_excepted.map_or_else(|| part.exceptions.get(&job).copied(), |(_, before)| *before);
             rows.sort_by_key(|run| run.slot);
             let mut is_later = false;
+            let is_edited = changes.defined.iter().any(|(j, _)| *j == job);
             for run in rows {
+                check_start(part, run, is_edited, self.latest)?;
                 let expected = self.jobs.get_mut(&job).expect("a job is defined before its rows");
                 if expected.segments.iter().any(|s| s.version == run.version && s.is_armed()) {
                     // A version, a resume, or the end of the row before may arm and fire in one batch.
@@ -272,6 +282,17 @@ impl Coverage {
         }
         Ok(())
     }
+}
+
+/// A run starts no sooner than its slot and its job's jitter say, but for what an edit fires at once.
+fn check_start(part: &Part, run: &Run, is_edited: bool, latest: i64) -> Verdict {
+    let jitter_ms = part.jobs[&run.job].versions[&run.version].spec.jitter_ms;
+    let start = run.slot.plus_ms(offset_ms(run.job, run.slot, jitter_ms) as i64);
+    if run.shards > 0 && latest < start.0 && !is_edited {
+        let text = format!("{} of job {} for slot {} starts at {}, before {start}", run.id, run.job, run.slot, run.at);
+        return Err(Rule::Slots.broken(text));
+    }
+    Ok(())
 }
 
 /// A row of a fixed-delay or one-shot job covers the instant that was armed, or that a version of the

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use rota_core::batch::Run;
 use rota_core::id::RunId;
+use rota_core::jitter::offset_ms;
 use rota_core::job::JobState;
 use rota_core::partition::{LISTED_MAX, Snapshot};
 use rota_core::why::Why;
@@ -18,10 +19,16 @@ pub fn published(part: &Part, snapshot: &Snapshot, slack_ms: i64) -> Verdict {
         return Ok(());
     }
     for held in &snapshot.held {
-        let Some(start_ms) = part.jobs.get(&held.job).and_then(|job| job.current.spec.timeout.start_ms) else {
-            continue;
-        };
-        let late_ms = snapshot.at.since_ms(held.slot) - start_ms as i64;
+        let Some(job) = part.jobs.get(&held.job) else { continue };
+        let waits_ms = offset_ms(held.job, held.slot, job.current.spec.jitter_ms) as i64;
+        let beyond_ms = snapshot.at.since_ms(held.slot) - waits_ms;
+        // Ten seconds: no longer than that does a machine trust a timer to the wall clock.
+        if held.why == Why::Jitter && beyond_ms > slack_ms + 13_000 {
+            let text = format!("slot {} of job {} waits {beyond_ms} ms beyond its jitter", held.slot, held.job);
+            return Err(Rule::Wakes.broken(text));
+        }
+        let Some(start_ms) = job.current.spec.timeout.start_ms else { continue };
+        let late_ms = beyond_ms - start_ms as i64;
         if late_ms > slack_ms + 3_000 {
             let text = format!("slot {} of job {} is held {late_ms} ms beyond its start deadline", held.slot, held.job);
             return Err(Rule::Wakes.broken(text));
