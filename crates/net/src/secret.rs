@@ -16,15 +16,15 @@ pub(crate) fn fill(secrets: &Secrets, send: &mut Dispatch) -> Result<(), Input> 
     })
 }
 
-/// Takes the values of secrets out of what a peer said.
-pub(crate) fn clean(input: &mut Input, vault: &Vault) {
+/// Takes the values of secrets out of what a peer said; the vault is asked for only if it said anything.
+pub(crate) fn clean(input: &mut Input, vault: impl FnOnce() -> Arc<Vault>) {
     if let Input::Sent { outcome: SendOutcome::Finished(_, Some(message)), .. } = input {
-        clean_message(message, vault);
+        clean_message(message, &vault());
     } else if let Input::Probed { answer: ProbeAnswer::Finished(report), .. }
     | Input::Cancelled { answer: CancelAnswer::Finished(report), .. } = input
         && let Some(message) = &mut report.message
     {
-        clean_message(message, vault);
+        clean_message(message, &vault());
     }
 }
 

@@ -180,7 +180,7 @@ mod tests {
                 slot: UnixMs(slot),
                 epoch: Epoch(epoch),
                 worker: Some(registration(incarnation)),
-                body: Arc::new(Body { name, zone, target, templates: None }),
+                body: Arc::new(Body::literal(name, zone, target)),
                 param: param.map(Arc::from),
                 timeout_ms,
                 send_by: Mono(0),

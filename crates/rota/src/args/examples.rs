@@ -26,6 +26,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("app token", &["rota app token etl > etl.token", "rota app token etl --adopt old.token"]),
     ("token add", &["rota token add --read"]),
     ("token list", &["rota token list"]),
+    ("secret set", &["rota secret set PARTNER --file partner.token", "rota secret set PARTNER < partner.token"]),
+    ("secret list", &["rota secret list", "rota secret list --json"]),
+    ("secret rm", &["rota secret rm PARTNER", "rota secret rm PARTNER --force"]),
     (
         "job add",
         &[
