@@ -165,8 +165,10 @@ fn an_audit_finds_what_is_missing_and_what_is_twice() {
     let failing = said(here, &at(&server, "top failing"), 0);
     assert!(failing.starts_with("JOB") && failing.contains("bad") && failing.contains("no-luck"), "{failing}");
     assert!(!failing.contains("slow") && failing.contains("100.0%"), "{failing}");
-    let late = asked(here, &at(&server, "top late --limit 2"));
-    assert_eq!(late["items"].as_array().unwrap().len(), 2, "{late}");
+    let late = asked(here, &at(&server, "top late"));
+    assert_eq!((&late["by"], &late["is_cut"]), (&json!("late"), &json!(false)), "{late}");
+    let two = asked(here, &at(&server, "top slow --limit 2"));
+    assert_eq!(two["items"].as_array().unwrap().len(), 2, "{two}");
     let slow = said(here, &at(&server, "top slow --since 1h --app etl"), 0);
     assert!(slow.contains("P99") && slow.contains("delayed"), "{slow}");
 

@@ -146,16 +146,19 @@ pub(crate) async fn logs(
     check_list("logs", body.logs.len())?;
     own(&state, app, &worker).await?;
     let (now, vault) = (state.now(), state.secrets.of(app));
+    // Before anything is kept, and whosever the run is.
+    for (at, entry) in body.logs.iter().enumerate() {
+        if entry.no == 0 || entry.no > limits::ATTEMPTS_MAX {
+            let message = format!("{} is outside 1 to {}", entry.no, limits::ATTEMPTS_MAX);
+            return Err(Refusal::invalid(format!("logs[{at}].no"), message));
+        }
+    }
     for (at, entry) in body.logs.into_iter().enumerate() {
         let run = RunId(entry.run);
         // Lines for runs of others, or of runs that are swept already, are not kept.
         let Some((_, shards)) = run_of(&state, run).await?.filter(|(owner, _)| *owner == app) else { continue };
         if entry.shard >= shards {
             return Err(Refusal::invalid(format!("logs[{at}].shard"), format!("the run has {shards} shards, from 0")));
-        }
-        if entry.no == 0 || entry.no > limits::ATTEMPTS_MAX {
-            let message = format!("{} is outside 1 to {}", entry.no, limits::ATTEMPTS_MAX);
-            return Err(Refusal::invalid(format!("logs[{at}].no"), message));
         }
         let key = LogKey { run, shard: entry.shard, no: entry.no };
         // A line is a line: what came with line ends inside is several.

@@ -294,3 +294,16 @@ async fn numbers_have_the_bounds_that_the_document_says() {
         assert_eq!(status, expected, "{attempt}: {answer}");
     }
 }
+
+#[tokio::test]
+async fn a_line_of_no_possible_attempt_is_refused_whosever_its_run_is() {
+    let world = World::new();
+    world.worker("etl-1", 7, "http://h:1").await;
+    for no in [0, 1_001] {
+        let fine = json!({"run": 1, "shard": 0, "no": 1, "lines": ["x"]});
+        let log = json!({"run": 1, "shard": 0, "no": no, "lines": ["x"]});
+        let body = json!({"incarnation": 7, "logs": [fine, log]}).to_string();
+        let (status, answer) = world.call("POST", "/api/v1/workers/1/logs", ETL, body).await;
+        assert_eq!((status, &answer["field"]), (400, &json!("logs[1].no")), "{answer}");
+    }
+}

@@ -43,8 +43,9 @@ fn an_edit_splits_the_slots_between_the_versions() {
 fn a_state_is_set_only_if_the_job_is_as_it_was_seen() {
     let mut rig = Rig::new();
     let job = rig.job("tick", echo(When::EveryMs(10_000)));
-    let mut ask =
-        |state, expected| rig.answer(|reply| Input::SetState { job, state, expected, by: "test".into(), reply });
+    let mut ask = |state, expected| {
+        rig.answer(|reply| Input::SetState { job, state, expected, by: "test".into(), reason: None, reply })
+    };
     let seen = (Version(1), JobState::Enabled);
     for other in [(Version(2), JobState::Enabled), (Version(1), JobState::Paused)] {
         for state in [JobState::Paused, JobState::Deleted] {

@@ -92,7 +92,7 @@ fn what_was_missed_fires_at_a_pace() {
 fn a_retry_waits_for_the_thaw_and_what_runs_goes_on() {
     let mut rig = Rig::new();
     let worker = rig.worker(1);
-    let retried = Spec { retry: Retry { max: 1, delay_ms: 1_000 }, ..echo(When::Manual) };
+    let retried = Spec { retry: Retry { max: 1, delay_ms: 1_000, ..Retry::default() }, ..echo(When::Manual) };
     let job = rig.job("job", retried);
     rig.trigger(job);
     let send = rig.take_send();
