@@ -102,7 +102,8 @@ fn the_transcript_is_true() {
             assert_eq!(log["text"], "one\ntwo\n");
         }
     }
-    assert_eq!(server.api.get("/api/v1/workers")["items"][0]["state"], "offline");
+    let states = || server.api.get("/api/v1/workers")["items"][0]["state"].clone();
+    wait_for("the worker to be gone", states, |state| state == "offline");
     assert_eq!(server.stop(), 0);
 }
 

@@ -305,7 +305,7 @@ impl<'s> Past<'s> {
             return Told::new("pruned", "the ledger no longer holds rows of that time: the retention has dropped them");
         }
         let pause = self.changes.iter().rev().find(|change| change.state == JobState::Paused);
-        if self.job.state == JobState::Paused {
+        if self.job.state == JobState::Paused && slot > self.covered_to() {
             let text = match pause {
                 Some(pause) => {
                     format!("paused since {} by {}{}", human(&self.zone, pause.at), pause.by, because(pause))

@@ -78,7 +78,12 @@ impl Machine {
             match self.after_freeze(now, ix, slot) {
                 Thawing::Covered => return,
                 Thawing::Later(slot) => (slot, Considered::Held(Why::Thawing)),
-                Thawing::Newest(slot) => (slot, self.consider_thawed(now, ix, slot, budget)),
+                Thawing::Newest(slot) => {
+                    if self.hold_for_jitter(now, ix, slot) {
+                        return;
+                    }
+                    (slot, self.consider_thawed(now, ix, slot, budget))
+                }
                 Thawing::Usual => {
                     if self.hold_for_jitter(now, ix, slot) {
                         return;
@@ -118,6 +123,8 @@ impl Machine {
             let considered = match self.after_freeze(now, ix, slot) {
                 Thawing::Usual => self.consider(now, ix, slot, budget),
                 Thawing::Covered => Considered::Covered,
+                // It waits for its jitter now, and no longer for its pool.
+                Thawing::Newest(slot) if self.hold_for_jitter(now, ix, slot) => Considered::Covered,
                 Thawing::Newest(slot) => self.consider_thawed(now, ix, slot, budget),
                 Thawing::Later(_) => Considered::Held(Why::Thawing),
             };

@@ -3,11 +3,13 @@
 use rota_core::batch::{Origin, Run, RunState};
 use rota_core::freeze::Missed;
 use rota_core::id::AppId;
+use rota_core::jitter::offset_ms;
 use rota_core::job::{Overlap, Retry, Spec, When};
 use rota_core::partition::{Answer, Input, Outcome, RerunOrder};
+use rota_core::time::UnixMs;
 use rota_core::why::Why;
 
-use super::rig::{Rig, echo};
+use super::rig::{Rig, START, echo};
 
 fn freeze(rig: &mut Rig, app: Option<AppId>) -> Answer {
     rig.answer(|reply| Input::Freeze { app, by: "ann".into(), reason: "the disk burns".into(), reply })
@@ -164,4 +166,23 @@ fn a_rerun_keeps_version_slot_and_shards_and_leaves_out_what_succeeded() {
     assert_eq!((rig.run(again).state, rig.attempts(again).len()), (RunState::Success, 1));
     freeze(&mut rig, None);
     assert_eq!(ask(&mut rig, &[0]), Answer::Refused(Why::Frozen));
+}
+
+#[test]
+fn what_a_thaw_fires_still_waits_for_its_jitter() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let mut spec = echo(When::EveryMs(600_000));
+    spec.jitter_ms = 300_000;
+    let job = rig.job("tick", spec);
+    freeze(&mut rig, None);
+    rig.pass(601_000);
+    let slot = UnixMs(START + 600_000);
+    let offset = offset_ms(job, slot, 300_000);
+    assert!(offset > 10_000, "the slot of this job starts {offset} ms after itself");
+    thaw(&mut rig, Missed::FireOnce);
+    rig.pass(offset - 2_000);
+    assert!(rig.sends.is_empty());
+    rig.pass(3_000);
+    assert_eq!(rig.sends.iter().map(|send| send.slot).collect::<Vec<_>>(), [slot]);
 }

@@ -1,6 +1,7 @@
 //! Invariant 8: what is acknowledged is durable, results above all.
 
 use rota_core::batch::{AttemptState, Run};
+use rota_core::freeze::{Freeze, Thaw};
 use rota_core::id::{AppId, Incarnation, JobId, RunId, WorkerId};
 use rota_core::job::JobState;
 use rota_core::partition::{Answer, Outcome, Report};
@@ -65,7 +66,10 @@ pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
             if is_linked && is_durable { Ok(()) } else { broken(format!("{run} repeats {of}, and is not durable")) }
         }
         (Asked::Freeze(app), Answer::Frozen { .. }) => {
-            let is_frozen = part.freezes.values().any(|freeze| freeze.is_open() && freeze.app == *app);
+            // A thaw that came after it may have become durable with what the answer rests on.
+            let was_open = |thaw: &Thaw| part.at - thaw.at.0 < 10_000;
+            let is_open = |freeze: &&Freeze| freeze.thaw.as_ref().is_none_or(was_open);
+            let is_frozen = part.freezes.values().filter(is_open).any(|freeze| freeze.app == *app);
             if is_frozen { Ok(()) } else { broken(format!("the freeze of {app:?} is acknowledged, and not durable")) }
         }
         (Asked::Thaw(app), Answer::Thawed { .. }) => {
