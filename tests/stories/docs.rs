@@ -88,7 +88,8 @@ fn run_page(name: &str) {
         let with_address = |line: &str| line.replace("127.0.0.1:7654", &address);
         let command = with_address(&step.command);
         if !step.is_background {
-            let output = shell(at, &command).output().expect("every system has a shell");
+            // In the order in which a terminal shows it.
+            let output = shell(at, &format!("exec 2>&1; {command}")).output().expect("every system has a shell");
             let text = text_of(&output);
             assert!(output.status.success(), "{name}: $ {command}\n{text}");
             let expected: Vec<String> = step.expected.iter().map(|line| with_address(line)).collect();
