@@ -15,7 +15,10 @@
 mod apps;
 mod auth;
 mod backup;
+mod batch;
 mod body;
+mod canonical;
+mod changes;
 mod code;
 mod directory;
 mod duration;
@@ -48,6 +51,7 @@ mod view;
 mod when;
 
 pub use auth::{hash, mint};
+pub use canonical::{Canonical, canonical};
 pub use code::Code;
 pub use openapi::openapi;
 pub use router::router;

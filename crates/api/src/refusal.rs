@@ -114,13 +114,18 @@ fn quoted(hint: String) -> String {
     }
 }
 
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        let Refusal { code, message, field, hint } = refusal;
+        Error { code: code.word().to_owned(), message, field, hint }
+    }
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = self.code.status();
         let may_come_back = status.as_u16() == 429 || status.as_u16() == 503;
-        let body =
-            Error { code: self.code.word().to_owned(), message: self.message, field: self.field, hint: self.hint };
-        let mut response = (status, axum::Json(body)).into_response();
+        let mut response = (status, axum::Json(Error::from(self))).into_response();
         if may_come_back {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -276,6 +276,8 @@ pub enum Row {
         at: UnixMs,
         /// Who.
         by: Arc<str>,
+        /// Why, if they said so.
+        reason: Option<Arc<str>>,
     },
     /// A worker's registration; replaces the one before.
     Worker {

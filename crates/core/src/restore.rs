@@ -155,7 +155,7 @@ impl Plan<'_> {
             None => {
                 self.except(definition, None);
                 let (job, state) = (definition.id, JobState::Finished);
-                self.rows.push(Row::JobState { job, state, at: self.now, by: "restore".into() });
+                self.rows.push(Row::JobState { job, state, at: self.now, by: "restore".into(), reason: None });
             }
         }
     }

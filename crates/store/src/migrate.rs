@@ -24,6 +24,7 @@ pub(crate) struct Migration {
 pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, sql: include_str!("../migrations/0001_first.sql") },
     Migration { version: 2, sql: include_str!("../migrations/0002_secrets.sql") },
+    Migration { version: 3, sql: include_str!("../migrations/0003_managed.sql") },
 ];
 
 /// Applies what is missing. Before it changes a schema that is in use, it copies the file aside.

@@ -302,7 +302,7 @@ impl Pair {
                 let Some((job, app, _)) = pick(&self.jobs, job).copied() else { return };
                 let state = [JobState::Enabled, JobState::Paused, JobState::Finished, JobState::Deleted]
                     [usize::from(state % 4)];
-                self.write(app, Row::JobState { job, state, at: UnixMs(self.now), by: "someone".into() });
+                self.write(app, Row::JobState { job, state, at: UnixMs(self.now), by: "someone".into(), reason: None });
             }
             Step::Finish { from, count } => {
                 let from = usize::from(from) % self.jobs.len().max(1);
@@ -312,7 +312,7 @@ impl Pair {
                 }
                 for (job, app, _) in jobs {
                     let (state, at) = (JobState::Finished, UnixMs(self.now));
-                    self.write(app, Row::JobState { job, state, at, by: "schedule".into() });
+                    self.write(app, Row::JobState { job, state, at, by: "schedule".into(), reason: None });
                 }
             }
             Step::Worker { worker, state } => self.register(worker, state),
@@ -423,6 +423,8 @@ impl Pair {
             state: JobState::Enabled,
             at: UnixMs(self.now),
             by: "someone".to_owned(),
+            managed_by: job.is_multiple_of(3).then(|| "shop".to_owned()),
+            pause: None,
         };
         self.write(app, Row::Definition(Box::new(definition)));
     }

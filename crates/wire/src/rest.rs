@@ -10,11 +10,14 @@
 //! | `GET /secrets` | | [`Page`] of [`Secret`] |
 //! | `PUT /secrets/{name}` | [`SecretPut`] | [`Secret`] |
 //! | `DELETE /secrets/{name}?force=` | | [`SecretRemoved`] |
-//! | `GET /jobs?app=&after=&limit=` | | [`Page`] of [`Job`] |
+//! | `GET /jobs?app=&managed_by=&after=&limit=` | | [`Page`] of [`Job`]; `managed_by` may leave pages short, not the list |
+//! | `POST /jobs/find` | [`JobsNamed`] | [`Page`] of [`Job`]: the living ones among them |
+//! | `POST /jobs/batch` | [`Batch`] | [`BatchDone`] |
 //! | `POST /jobs` | [`JobSpec`] | 201, [`JobSaved`] |
 //! | `GET /jobs/{job}`, `GET /jobs/{job}/versions/{n}` | | [`Job`] |
 //! | `PUT /jobs/{job}?version=` | [`JobSpec`] | [`JobSaved`] |
-//! | `DELETE /jobs/{job}`, `POST /jobs/{job}/pause`, `/resume` | | [`JobNow`] |
+//! | `DELETE /jobs/{job}?version=`, `POST /jobs/{job}/resume?version=` | | [`JobNow`] |
+//! | `POST /jobs/{job}/pause?version=` | [`PauseAsk`] | [`JobNow`] |
 //! | `POST /jobs/{job}/trigger` | [`Trigger`] | 201 or, for a repeated `request_id`, 200, [`Triggered`] |
 //! | `GET /runs?job=&app=&state=&since=&before=&limit=` | | [`Page`] of [`Run`] |
 //! | `GET /runs/{run}` | | [`RunDetail`] |
@@ -35,6 +38,7 @@
 //! `2h`, `1d`; elsewhere they are milliseconds, and say so in their name. Refusals are [`crate::error::Error`].
 
 mod app;
+mod batch;
 mod job;
 mod run;
 mod secret;
@@ -45,7 +49,8 @@ mod when;
 pub mod words;
 
 pub use app::{App, AppPut, TokenAsk, TokenMade};
-pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Retry, Route, Shards, Timeout, Trigger, Triggered};
+pub use batch::{BATCH_MAX, Batch, BatchDone, Change, Changed, JobsNamed, Op, PauseAsk};
+pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Pause, Retry, Route, Shards, Timeout, Trigger, Triggered};
 pub use run::{Attempt, Killed, LogWindow, Run, RunDetail, Story, StoryLine, Waiting};
 pub use secret::{Secret, SecretPut, SecretRemoved};
 pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};

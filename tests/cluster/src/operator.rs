@@ -43,6 +43,8 @@ impl World {
             state,
             at: UnixMs(0),
             by: "ann".to_owned(),
+            managed_by: None,
+            pause: None,
         };
         let input = Input::Define { definition: Box::new(definition), expected: None, reply: ReplyTo(0) };
         self.request_after(wait, partition_of(app), input, Asked::Define(id));
@@ -115,8 +117,12 @@ impl World {
     fn change_state(&mut self, state: JobState) {
         let Some((partition, definition)) = self.some_job() else { return };
         let job = definition.id;
-        let input = Input::SetState { job, state, by: Arc::from("bob"), reply: ReplyTo(0) };
-        self.request_after(500, partition, input, Asked::State(job, state));
+        let rng = &mut self.dice.operator;
+        let is_stale = rng.chance(50_000);
+        let seen = Version(definition.version.0 + if is_stale { 7 } else { 0 });
+        let expected = (is_stale || rng.chance(300_000)).then_some(seen);
+        let input = Input::SetState { job, state, expected, by: Arc::from("bob"), reason: None, reply: ReplyTo(0) };
+        self.request_after(500, partition, input, Asked::State { job, state, is_stale });
     }
 
     fn trigger(&mut self) {
@@ -147,8 +153,20 @@ impl World {
                 self.store.part(partition).jobs.values().filter(enabled).map(|j| j.current.id).collect();
             for job in jobs {
                 is_done = false;
-                let input = Input::SetState { job, state: JobState::Paused, by: Arc::from("eve"), reply: ReplyTo(0) };
-                self.request_after(500, partition, input, Asked::State(job, JobState::Paused));
+                let input = Input::SetState {
+                    job,
+                    state: JobState::Paused,
+                    expected: None,
+                    by: Arc::from("eve"),
+                    reason: None,
+                    reply: ReplyTo(0),
+                };
+                self.request_after(
+                    500,
+                    partition,
+                    input,
+                    Asked::State { job, state: JobState::Paused, is_stale: false },
+                );
             }
         }
         if is_done {

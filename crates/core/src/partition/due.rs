@@ -227,6 +227,7 @@ impl Machine {
         self.jobs.set_state(ix, JobState::Finished);
         let job = self.jobs.get(ix).id;
         self.touched.push(ix);
-        self.pipeline.write_last(Row::JobState { job, state: JobState::Finished, at: now.wall, by: "schedule".into() });
+        let (at, by) = (now.wall, "schedule".into());
+        self.pipeline.write_last(Row::JobState { job, state: JobState::Finished, at, by, reason: None });
     }
 }

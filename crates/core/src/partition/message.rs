@@ -45,8 +45,12 @@ pub enum Input {
         job: JobId,
         /// The state that it shall have.
         state: JobState,
+        /// The version that the author saw; none for whatever version it has.
+        expected: Option<Version>,
         /// Who wants it.
         by: Arc<str>,
+        /// Why, if they say so; kept with a pause.
+        reason: Option<Arc<str>>,
         /// Who waits.
         reply: ReplyTo,
     },

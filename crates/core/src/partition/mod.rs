@@ -107,7 +107,9 @@ impl Machine {
             Input::Committed(seq) => self.committed(now, seq, out),
             Input::App(app) => self.fleet.set_app(app),
             Input::Define { definition, expected, reply } => self.define(now, *definition, expected, reply, out),
-            Input::SetState { job, state, by, reply } => self.set_state(now, job, state, by, reply, out),
+            Input::SetState { job, state, expected, by, reason, reply } => {
+                self.set_state(now, job, state, expected, (by, reason), reply, out);
+            }
             Input::Trigger { job, param, request_id, origin, reply } => {
                 self.trigger(now, job, param, request_id, origin, reply, out);
             }

@@ -45,6 +45,9 @@ impl Machine {
             Some(_) => JobState::Enabled,
             None => definition.state,
         };
+        if definition.state != JobState::Paused {
+            definition.pause = None;
+        }
         let job = match (refusal, definition.compile()) {
             (Some(why), _) => return out.push(Effect::Reply(reply, Answer::Refused(why))),
             (None, Err(_)) => return out.push(Effect::Reply(reply, Answer::Refused(Why::Invalid))),
@@ -162,25 +165,30 @@ impl Machine {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "the fields of one input")]
     pub(super) fn set_state(
         &mut self,
         now: Now,
         job: JobId,
         state: JobState,
-        by: Arc<str>,
+        expected: Option<Version>,
+        (by, reason): (Arc<str>, Option<Arc<str>>),
         reply: ReplyTo,
         out: &mut Vec<Effect>,
     ) {
         let Some(ix) = self.jobs.find(job) else {
             return out.push(Effect::Reply(reply, Answer::Refused(Why::JobUnknown)));
         };
+        if expected.is_some_and(|expected| self.jobs.get(ix).version != expected) {
+            return out.push(Effect::Reply(reply, Answer::Refused(Why::VersionConflict)));
+        }
         match (self.jobs.get(ix).state, state) {
             (_, JobState::Deleted) => {
                 self.delete(now, ix, by);
                 let answer = Answer::StateSet { state: JobState::Deleted, next: None };
                 return self.pipeline.after(After::Reply(reply, answer));
             }
-            (JobState::Enabled, JobState::Paused) => self.pause(now, ix, by),
+            (JobState::Enabled, JobState::Paused) => self.pause(now, ix, by, reason),
             (JobState::Paused, JobState::Enabled) => self.resume(now, ix, by),
             (JobState::Enabled | JobState::Paused | JobState::Finished | JobState::Deleted, _) => {}
         }
@@ -188,7 +196,7 @@ impl Machine {
         self.reply_durably(reply, answer, out);
     }
 
-    fn pause(&mut self, now: Now, ix: JobIx, by: Arc<str>) {
+    fn pause(&mut self, now: Now, ix: JobIx, by: Arc<str>, reason: Option<Arc<str>>) {
         let until = self.covered_until(now);
         let covered = self.next_of(ix).map_or(until, |slot| UnixMs(slot.0 - 1));
         let kind = self.jobs.get(ix).kind();
@@ -203,7 +211,7 @@ impl Machine {
             None => None,
         };
         let job = self.jobs.get(ix).id;
-        self.pipeline.write(Row::JobState { job, state: JobState::Paused, at: until, by });
+        self.pipeline.write(Row::JobState { job, state: JobState::Paused, at: until, by, reason });
         self.set_exception(ix, exception);
     }
 
@@ -239,7 +247,7 @@ impl Machine {
         self.cover_pause(now, ix);
         self.jobs.set_state(ix, JobState::Enabled);
         let job = self.jobs.get(ix).id;
-        self.pipeline.write(Row::JobState { job, state: JobState::Enabled, at: until, by });
+        self.pipeline.write(Row::JobState { job, state: JobState::Enabled, at: until, by, reason: None });
         self.touched.push(ix);
         let live = self.jobs.get(ix);
         let Some(schedule) = live.schedule.clone() else { return };
@@ -275,7 +283,7 @@ impl Machine {
         }
         let job = self.jobs.get(ix).id;
         self.set_exception(ix, None);
-        self.pipeline.write(Row::JobState { job, state: JobState::Deleted, at: until, by });
+        self.pipeline.write(Row::JobState { job, state: JobState::Deleted, at: until, by, reason: None });
         self.stats.broken.retain(|(broken, _)| *broken != job);
         self.jobs.forget(ix);
         let open: Vec<RunId> = self.runs.runs.values().filter(|run| run.job == job).map(|run| run.id).collect();

@@ -145,7 +145,7 @@ impl Story {
     fn set_state(&mut self, state: JobState) {
         if let Some(at) = self.random.position(self.jobs.len()) {
             let job = self.jobs[at].id;
-            self.ask(|reply| Input::SetState { job, state, by: "story".into(), reply });
+            self.ask(|reply| Input::SetState { job, state, expected: None, by: "story".into(), reason: None, reply });
         }
     }
 

@@ -275,11 +275,13 @@ impl Rig {
             state: JobState::Enabled,
             at: UnixMs(0),
             by: "test".into(),
+            managed_by: None,
+            pause: None,
         }
     }
 
     pub(crate) fn set_state(&mut self, job: JobId, state: JobState) -> Answer {
-        self.answer(|reply| Input::SetState { job, state, by: "test".into(), reply })
+        self.answer(|reply| Input::SetState { job, state, expected: None, by: "test".into(), reason: None, reply })
     }
 
     pub(crate) fn trigger(&mut self, job: JobId) -> Answer {

@@ -110,7 +110,13 @@ pub fn jobs_are_paged_by_id(open: Open<'_>) {
     let jobs: Vec<JobId> = (0..6).map(|n| bench.job(&format!("job-{n}"))).collect();
     let (other, _) = app_elsewhere(&mut *bench.store, bench.partition);
     bench.commit(vec![
-        Row::JobState { job: jobs[2], state: rota_core::job::JobState::Deleted, at: T, by: "someone".into() },
+        Row::JobState {
+            job: jobs[2],
+            state: rota_core::job::JobState::Deleted,
+            at: T,
+            by: "someone".into(),
+            reason: None,
+        },
         Row::Definition(Box::new(definition(JobId(50), 1, other, "elsewhere"))),
     ]);
     let check = |app: Option<AppId>, after: JobId, limit: u32, expected: &[JobId]| {

@@ -60,7 +60,7 @@ pub fn a_job_name_is_taken_until_it_is_given_back(open: Open<'_>) {
 pub fn a_deleted_jobs_name_is_free_and_its_id_dead(open: Open<'_>) {
     let mut bench = Bench::open(open);
     let job = bench.job("settle");
-    bench.commit(vec![Row::JobState { job, state: JobState::Deleted, at: T, by: Arc::from("someone") }]);
+    bench.commit(vec![Row::JobState { job, state: JobState::Deleted, at: T, by: Arc::from("someone"), reason: None }]);
     assert_eq!(bench.query.job_named("shop", "settle"), Ok(None));
     assert_eq!(bench.query.job(job).unwrap().map(|job| job.state), Some(JobState::Deleted));
     let next = bench.job("settle");

@@ -66,7 +66,13 @@ pub fn jobs_that_name_a_secret_are_found(open: Open<'_>) {
         request(jobs[5], 2, &bench, &bearer, ""),
     ];
     bench.commit(rows.into_iter().map(|definition| Row::Definition(Box::new(definition))).collect());
-    bench.commit(vec![Row::JobState { job: jobs[4], state: JobState::Deleted, at: T, by: "someone".into() }]);
+    bench.commit(vec![Row::JobState {
+        job: jobs[4],
+        state: JobState::Deleted,
+        at: T,
+        by: "someone".into(),
+        reason: None,
+    }]);
     let check = |after: JobId, limit: u32, expected: &[JobId]| {
         let found = bench.query.jobs_with_secrets(after, limit).unwrap();
         assert_eq!(found.iter().map(|job| job.id).collect::<Vec<_>>(), expected);

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 
 use rota_core::batch::{Attempt, Batch, Row};
 use rota_core::id::JobId;
-use rota_core::job::{Definition, JobState};
+use rota_core::job::{Definition, JobState, Pause};
 use rota_core::worker::Registration;
 
 use super::state::{AttemptKey, Header, State, TakenName};
@@ -47,9 +47,15 @@ impl State {
             Row::Attempt(attempt) => self.insert_attempt(attempt),
             Row::AttemptSet(attempt) => self.set_attempt(attempt),
             Row::Definition(definition) => self.define(definition),
-            Row::JobState { job, state, at, by: _ } => {
+            Row::JobState { job, state, at, by, reason } => {
                 let versions = self.jobs.get_mut(job).ok_or_else(|| wrong(format!("there is no job {job}")))?;
-                versions.last_mut().expect("a job has a version").state = *state;
+                let current = versions.last_mut().expect("a job has a version");
+                current.state = *state;
+                current.pause = (*state == JobState::Paused).then(|| Pause {
+                    by: by.to_string(),
+                    at: *at,
+                    reason: reason.as_deref().map(str::to_owned),
+                });
                 self.history.push((*job, *state, *at));
                 self.free_if_deleted(*job, *state);
                 Ok(())

@@ -47,7 +47,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub at: Option<String>,
-    /// IANA name or fixed offset; `UTC` if absent.
+    /// IANA name or fixed offset; the server's if absent, which is `UTC` unless it says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub timezone: Option<String>,
@@ -226,8 +226,27 @@ pub struct Job {
     pub held: Option<Held>,
     /// When this version took effect.
     pub at: String,
-    /// Who made it.
+    /// Who made it: `admin`, or `file NAME` for a job file.
     pub by: String,
+    /// The job file that manages it, by its name; absent for a job that was made by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed_by: Option<String>,
+    /// Who paused it, if it is paused now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+}
+
+/// A pause that lasts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Pause {
+    /// Who paused the job: `admin`, or `file NAME` for a job file.
+    pub by: String,
+    /// Since when.
+    pub at: String,
+    /// Why, as they said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A job was made or changed.
