@@ -27,6 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(40);
 const PIECE_DEADLINE: Duration = Duration::from_secs(600);
 
 /// A server that is called as somebody. Each call has its own connection: a command makes a few.
+#[derive(Clone)]
 pub(crate) struct Client {
     credentials: Credentials,
     namespace: String,
@@ -96,6 +97,20 @@ impl Client {
             Failure::usage(format!("`{server}` is no server's address"), Some(hint))
         })?;
         Ok(Client { credentials, namespace: namespace.to_owned(), address })
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The namespace, if it is not that of whoever names none.
+    pub(crate) fn given_namespace(&self) -> Option<&str> {
+        Some(self.namespace.as_str()).filter(|name| *name != "default")
+    }
+
+    /// The same server, in another namespace.
+    pub(crate) fn within(&self, namespace: &str) -> Client {
+        Client { namespace: namespace.to_owned(), ..self.clone() }
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: Path) -> Result<T, Failure> {

@@ -20,6 +20,7 @@ use serde::Deserialize;
 pub(crate) use layer::Layers;
 pub(crate) use reference::reference;
 pub(crate) use show::show;
+pub(crate) use suggest::nearest;
 
 /// What is wrong with a configuration: where, what, and what would be right.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
