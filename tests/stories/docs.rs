@@ -63,9 +63,8 @@ fn shell(folder: &Path, line: &str) -> Command {
     // The settings of the binary's own command, and the binary on the path.
     let binary = rota(folder);
     let beside = Path::new(binary.get_program()).parent().expect("a binary is in a folder");
-    let path = format!("{}:{}", beside.display(), std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("bash");
-    command.args(["-c", line]).current_dir(folder).env("PATH", path);
+    command.args(["-c", &format!("PATH=\"{}:$PATH\"; {line}", beside.display())]).current_dir(folder);
     for (name, value) in binary.get_envs() {
         match value {
             Some(value) => command.env(name, value),

@@ -73,7 +73,7 @@ pub(crate) async fn get(_: Reader, Shared(state): Shared<Arc<State>>, uri: Uri) 
         let _turn = turn;
         if let Err(End::Refused(refusal)) = (Run { state: &shared, lines: &lines, asked: &asked }).run() {
             // Whoever asked hears it as the last line, or has gone.
-            let _gone = lines.send(&AuditLine::Broken(refusal.into_error()));
+            let _gone = lines.send(&AuditLine::Broken(refusal.into()));
         }
     });
     Ok(answer)

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::auth::Admin;
 use crate::body::{Args, Json};
-use crate::jobs::BY;
+use crate::changes::BY;
 use crate::refusal::Refusal;
 use crate::spec;
 use crate::state::State;

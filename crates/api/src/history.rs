@@ -89,24 +89,6 @@ pub(crate) fn changes_of(state: &State, job: &Definition) -> Result<Vec<StateCha
     }
 }
 
-/// The pause that goes on, if the job is paused: a job that was made paused has no change that says so.
-pub(crate) fn pause_of(state: &State, job: &Definition) -> Result<Option<rest::Paused>, Refusal> {
-    if job.state != JobState::Paused {
-        return Ok(None);
-    }
-    let zone = view::zone(&job.spec.zone);
-    let changes = changes_of(state, job)?;
-    let pause = changes.iter().rev().find(|change| change.state == JobState::Paused);
-    Ok(Some(match pause {
-        Some(pause) => rest::Paused {
-            at: zone.format(pause.at),
-            by: pause.by.to_string(),
-            reason: pause.reason.as_deref().map(str::to_owned),
-        },
-        None => rest::Paused { at: zone.format(job.at), by: job.by.clone(), reason: None },
-    }))
-}
-
 pub(crate) async fn compare(
     reader: Reader,
     Shared(state): Shared<Arc<State>>,
@@ -145,7 +127,13 @@ pub(crate) fn version(state: &State, current: &Definition, version: u32) -> Resu
 fn diff(state: &State, reader: Reader, older: &Definition, newer: &Definition) -> Result<Vec<Change>, Refusal> {
     let written = |definition: &Definition, hides: bool| -> Result<BTreeMap<String, String>, Refusal> {
         let app = view::app_of(state, definition)?;
-        let mut written = spec::write(&definition.spec, &definition.name, &app, JobState::Enabled);
+        let mut written = spec::write(
+            &definition.spec,
+            &definition.name,
+            (&app.namespace, &app.name),
+            JobState::Enabled,
+            &state.settings.timezone,
+        );
         if hides {
             spec::hide_secrets(&mut written);
         }

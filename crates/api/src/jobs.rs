@@ -6,38 +6,27 @@ use axum::Json as Answer;
 use axum::extract::State as Shared;
 use http::{StatusCode, Uri};
 use rota_core::id::{JobId, Version};
-use rota_core::job::{Definition, Job, JobState};
-use rota_core::partition::{self, Input};
-use rota_core::time::UnixMs;
-use rota_core::worker::App;
-use rota_port::store::{Reservation, Reserved};
+use rota_core::job::{Definition, JobState};
 use rota_wire::rest;
 
-use crate::apps;
 use crate::auth::{Admin, Reader};
 use crate::body::{Args, JOB_BYTES_MAX, Json};
+use crate::changes::{Author, Change, Done, Seen, carry_out};
 use crate::code::Code;
 use crate::cursor::{self, List};
-use crate::freeze;
 use crate::held;
-use crate::history;
 use crate::path::Path;
 use crate::refusal::Refusal;
-use crate::secrets;
-use crate::spec;
 use crate::state::State;
 use crate::tag::{Conditions, Shown, Tag, Tagged};
 use crate::view;
-
-/// Who made a change, until there are users.
-pub(crate) const BY: &str = "admin";
 
 pub(crate) async fn list(
     reader: Reader,
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
 ) -> Result<Answer<rest::Page<rest::Job>>, Refusal> {
-    let args = Args::read(&uri, &["app", "after", "limit"])?;
+    let args = Args::read(&uri, &["app", "managed_by", "after", "limit"])?;
     let (limit, after) = (args.limit()?, args.after(List::Jobs)?);
     let after = JobId(after.and_then(|[id]| u32::try_from(id).ok()).unwrap_or(0));
     let page = state.read(move |state| {
@@ -48,7 +37,9 @@ pub(crate) async fn list(
         let next = found.last().filter(|_| is_full).map(|last| cursor::write(List::Jobs, &[u64::from(last.id.0)]));
         let held = held::by_job(state);
         let mut items = Vec::with_capacity(found.len());
-        for definition in &found {
+        let managed_by = args.text("managed_by");
+        let is_wanted = |found: &&Definition| managed_by.is_none() || found.managed_by.as_deref() == managed_by;
+        for definition in found.iter().filter(is_wanted) {
             if view::app_of(state, definition)?.namespace == namespace {
                 items.push(view::job(state, reader, definition, held.get(&definition.id))?);
             }
@@ -68,8 +59,7 @@ pub(crate) async fn get(
     let namespace = Args::read(&uri, &[])?.namespace();
     let found = state.read(move |state| {
         let definition = view::find_job(state, &namespace, &job)?;
-        let mut shown = view::job(state, reader, &definition, held::by_job(state).get(&definition.id))?;
-        shown.paused = history::pause_of(state, &definition)?;
+        let shown = view::job(state, reader, &definition, held::by_job(state).get(&definition.id))?;
         Ok((Tag::of_job(&definition), shown))
     });
     let (tag, shown) = found.await?;
@@ -99,110 +89,10 @@ pub(crate) async fn create(
     _: Admin,
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
-    Json(body): Json<rest::JobSpec, JOB_BYTES_MAX>,
+    Json(spec): Json<rest::JobSpec, JOB_BYTES_MAX>,
 ) -> Result<(StatusCode, Tagged<Answer<rest::JobSaved>>), Refusal> {
     Args::read(&uri, &[])?;
-    let spec = spec::read(&body)?;
-    let app_name = spec::app_of(&body)?.to_owned();
-    let wanted = if body.paused == Some(true) { JobState::Paused } else { JobState::Enabled };
-    // Everything that can be wrong is found before a name is taken.
-    let probe = spec::compile(&spec, JobId(0), rota_core::id::AppId(0), &body.name, wanted)?;
-    spec::check_slots(&spec, &probe, state.now())?;
-    let app = if app_name == App::URL {
-        apps::reserve(&state, body.namespace.clone(), app_name, None).await?
-    } else {
-        let namespace = body.namespace.clone();
-        state.read(move |state| view::find_app(state, &namespace, &app_name)).await?
-    };
-    let definition = Definition {
-        id: JobId(0),
-        version: Version(1),
-        app: app.id,
-        name: body.name,
-        spec,
-        state: wanted,
-        at: state.now(),
-        by: BY.to_owned(),
-    };
-    let saved = state.carry(define_new(state.clone(), definition, app)).await?;
-    let tag = Tag::of_saved(&saved);
-    Ok((StatusCode::CREATED, Tagged(tag, Answer(saved))))
-}
-
-/// Takes the name, then defines the job; gives the name back if that is refused.
-async fn define_new(state: Arc<State>, mut definition: Definition, app: App) -> Result<rest::JobSaved, Refusal> {
-    definition.id = take_name(&state, &definition, &app).await?;
-    let id = definition.id;
-    match define(&state, definition, None, &app).await {
-        Ok(saved) => Ok(saved),
-        Err(refusal) => {
-            // The refusal is what the caller must know; a name that stays taken lapses by its age.
-            if let Err(error) = state.intake.reserve(Reservation::JobNameBack { job: id }).await {
-                tracing::warn!(job = id.0, %error, "job_name_not_given_back");
-            }
-            Err(refusal)
-        }
-    }
-}
-
-async fn take_name(state: &Arc<State>, definition: &Definition, app: &App) -> Result<JobId, Refusal> {
-    let what = Reservation::JobName { app: app.id, name: definition.name.clone(), at: state.now() };
-    let reserved = state.intake.reserve(what.clone()).await?;
-    if let Reserved::Job(id) = reserved {
-        return Ok(id);
-    }
-    let Reserved::Taken(taken) = reserved else { return Err(Refusal::internal(reserved)) };
-    let holder = state.read(move |state| Ok(state.query.job(taken)?)).await?;
-    if holder.is_some_and(|holder| holder.state == JobState::Deleted) {
-        // A server stopped between the deletion and this.
-        state.intake.reserve(Reservation::JobNameBack { job: taken }).await?;
-        if let Reserved::Job(id) = state.intake.reserve(what).await? {
-            return Ok(id);
-        }
-    }
-    Err(Refusal::new(Code::NameTaken, format!("`{}` is the name of job {taken}", definition.name))
-        .field("name")
-        .hint(format!("choose another name, or change that job: PUT /api/v1/jobs/{taken}")))
-}
-
-async fn define(
-    state: &Arc<State>,
-    definition: Definition,
-    expected: Option<Version>,
-    app: &App,
-) -> Result<rest::JobSaved, Refusal> {
-    let compiled = spec::compile(&definition.spec, definition.id, app.id, &definition.name, definition.state)?;
-    let boxed = Box::new(definition.clone());
-    let answer = state.ask(app.id, move |reply| Input::Define { definition: boxed, expected, reply }).await?;
-    let partition::Answer::Defined { job, version, next } = answer else { return Err(Refusal::internal(answer)) };
-    let saved = saved(&compiled, &definition, app, (job, version, next), state.now());
-    Ok(rest::JobSaved { warnings: secrets::missing(state, &app.namespace, &definition.spec), ..saved })
-}
-
-fn saved(
-    job: &Job,
-    definition: &Definition,
-    app: &App,
-    (id, version, next): (JobId, Version, Option<UnixMs>),
-    now: UnixMs,
-) -> rest::JobSaved {
-    let zone = &job.body.zone;
-    let mut slots = spec::next_slots(job, now, 3);
-    if slots.is_empty() {
-        // A fixed delay has no slots of its own; the scheduler has armed one.
-        slots.extend(next.filter(|_| job.state == JobState::Enabled));
-    }
-    rest::JobSaved {
-        id: id.0,
-        version: version.0,
-        name: definition.name.clone(),
-        app: app.name.clone(),
-        state: view::state_word(definition.state).to_owned(),
-        schedule: view::explain(job),
-        next: next.map(|next| zone.format(next)),
-        next_slots: slots.into_iter().map(|slot| zone.format(slot)).collect(),
-        warnings: Vec::new(),
-    }
+    Ok((StatusCode::CREATED, saved(&state, Change::Create { spec, reason: None }).await?))
 }
 
 pub(crate) async fn edit(
@@ -211,66 +101,17 @@ pub(crate) async fn edit(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
     uri: Uri,
-    Json(body): Json<rest::JobSpec, JOB_BYTES_MAX>,
+    Json(spec): Json<rest::JobSpec, JOB_BYTES_MAX>,
 ) -> Result<Tagged<Answer<rest::JobSaved>>, Refusal> {
-    let args = Args::read(&uri, &["version"])?;
-    let expected = args.number::<u32>("version")?.map(Version);
-    let namespace = body.namespace.clone();
-    let (current, app) = state
-        .read(move |state| {
-            let current = view::find_living_job(state, &namespace, &job)?;
-            let app = view::app_of(state, &current)?;
-            Ok((current, app))
-        })
-        .await?;
-    conditions.check(Some(&Tag::of_job(&current)))?;
-    check_identity(&current, &app, &body)?;
-    let spec = spec::read(&body)?;
-    // A job that has finished fires again if its new schedule has a slot to come.
-    let standing = if current.state == JobState::Paused { JobState::Paused } else { JobState::Enabled };
-    let probe = spec::compile(&spec, current.id, app.id, &current.name, standing)?;
-    if spec.schedule != current.spec.schedule || spec.zone != current.spec.zone {
-        spec::check_slots(&spec, &probe, state.now())?;
-    }
-    let expected = expected.unwrap_or(current.version);
-    let definition = Definition { spec, state: standing, at: state.now(), by: BY.to_owned(), ..current };
-    let wanted = body.paused.map(|paused| if paused { JobState::Paused } else { JobState::Enabled });
-    let command = redefine(state.clone(), definition, expected, app, wanted.filter(|wanted| *wanted != standing));
-    let saved = state.carry(command).await?;
-    Ok(Tagged(Tag::of_saved(&saved), Answer(saved)))
+    let version = Args::read(&uri, &["version"])?.number::<u32>("version")?.map(Version);
+    saved(&state, Change::Edit { job, spec, seen: Seen { version, conditions }, reason: None }).await
 }
 
-fn check_identity(current: &Definition, app: &App, body: &rest::JobSpec) -> Result<(), Refusal> {
-    if current.name != body.name {
-        return Err(Refusal::invalid("name", format!("the job is called `{}`", current.name))
-            .hint("a name never changes; make a new job and delete this one"));
+async fn saved(state: &Arc<State>, change: Change) -> Result<Tagged<Answer<rest::JobSaved>>, Refusal> {
+    match state.carry(carry_out(state.clone(), Author::by_hand(), change)).await? {
+        Done::Saved(saved) => Ok(Tagged(Tag::of_saved(&saved), Answer(saved))),
+        other @ Done::Now(..) => Err(Refusal::internal(other)),
     }
-    if spec::app_of(body)? != app.name {
-        return Err(Refusal::invalid("app", format!("the job belongs to `{}`", app.name))
-            .hint("a job's app never changes; make a new job and delete this one"));
-    }
-    Ok(())
-}
-
-/// Defines the new version, then pauses or resumes the job if that was asked for, so that a pause in an edit leaves the
-/// same rows as a pause of its own.
-async fn redefine(
-    state: Arc<State>,
-    definition: Definition,
-    expected: Version,
-    app: App,
-    wanted: Option<JobState>,
-) -> Result<rest::JobSaved, Refusal> {
-    let mut saved = define(&state, definition.clone(), Some(expected), &app).await?;
-    if let Some(wanted) = wanted {
-        let now = set_state(&state, &definition, wanted, false, None).await?;
-        let job = spec::compile(&definition.spec, definition.id, app.id, &definition.name, wanted)?;
-        saved.next_slots =
-            spec::next_slots(&job, state.now(), 3).into_iter().map(|slot| job.body.zone.format(slot)).collect();
-        saved.state = now.state;
-        saved.next = now.next;
-    }
-    Ok(saved)
 }
 
 pub(crate) async fn pause(
@@ -281,7 +122,7 @@ pub(crate) async fn pause(
     uri: Uri,
     Json(body): Json<rest::Reason>,
 ) -> Result<Tagged<Answer<rest::JobNow>>, Refusal> {
-    change(conditions, state, path, uri, JobState::Paused, body).await
+    set_state(conditions, state, path, uri, JobState::Paused, body).await
 }
 
 pub(crate) async fn resume(
@@ -292,7 +133,7 @@ pub(crate) async fn resume(
     uri: Uri,
     Json(body): Json<rest::Reason>,
 ) -> Result<Tagged<Answer<rest::JobNow>>, Refusal> {
-    change(conditions, state, path, uri, JobState::Enabled, body).await
+    set_state(conditions, state, path, uri, JobState::Enabled, body).await
 }
 
 pub(crate) async fn delete(
@@ -302,10 +143,10 @@ pub(crate) async fn delete(
     path: Path<String>,
     uri: Uri,
 ) -> Result<Tagged<Answer<rest::JobNow>>, Refusal> {
-    change(conditions, state, path, uri, JobState::Deleted, rest::Reason::default()).await
+    set_state(conditions, state, path, uri, JobState::Deleted, rest::Reason::default()).await
 }
 
-async fn change(
+async fn set_state(
     conditions: Conditions,
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
@@ -313,43 +154,11 @@ async fn change(
     wanted: JobState,
     said: rest::Reason,
 ) -> Result<Tagged<Answer<rest::JobNow>>, Refusal> {
-    let namespace = Args::read(&uri, &[])?.namespace();
-    let reason = said.reason.map(|reason| freeze::check_reason(&reason)).transpose()?;
-    let reason = reason.filter(|reason| !reason.is_empty());
-    let definition = state.read(move |state| view::find_living_job(state, &namespace, &job)).await?;
-    conditions.check(Some(&Tag::of_job(&definition)))?;
-    let shared = state.clone();
-    let version = definition.version;
-    let command = async move {
-        let now = set_state(&shared, &definition, wanted, !conditions.are_none(), reason).await?;
-        if wanted == JobState::Deleted {
-            // If this is lost, whoever takes the name next finds its job deleted, and gives it back then.
-            shared.intake.reserve(Reservation::JobNameBack { job: definition.id }).await?;
-        }
-        Ok(now)
-    };
-    let now = state.carry(command).await?;
-    Ok(Tagged(Tag::of_now(&now, version), Answer(now)))
-}
-
-/// Sets a job's state; if it must be as it was read, the machine says whether it still is.
-async fn set_state(
-    state: &Arc<State>,
-    definition: &Definition,
-    wanted: JobState,
-    must_be_as_read: bool,
-    reason: Option<Arc<str>>,
-) -> Result<rest::JobNow, Refusal> {
-    let job = definition.id;
-    let expected = must_be_as_read.then_some((definition.version, definition.state));
-    let ask = move |reply| Input::SetState { job, state: wanted, expected, by: Arc::from(BY), reason, reply };
-    let answer = state.ask(definition.app, ask).await?;
-    let partition::Answer::StateSet { state: now, next } = answer else { return Err(Refusal::internal(answer)) };
-    let zone = view::zone(&definition.spec.zone);
-    Ok(rest::JobNow {
-        id: job.0,
-        name: definition.name.clone(),
-        state: view::state_word(now).to_owned(),
-        next: next.map(|next| zone.format(next)),
-    })
+    let args = Args::read(&uri, &["version"])?;
+    let seen = Seen { version: args.number::<u32>("version")?.map(Version), conditions };
+    let change = Change::SetState { namespace: args.namespace(), job, wanted, seen, reason: said.reason };
+    match state.carry(carry_out(state.clone(), Author::by_hand(), change)).await? {
+        Done::Now(now, version) => Ok(Tagged(Tag::of_now(&now, version), Answer(now))),
+        other @ Done::Saved(_) => Err(Refusal::internal(other)),
+    }
 }

@@ -16,7 +16,10 @@ mod apps;
 mod audit;
 mod auth;
 mod backup;
+mod batch;
 mod body;
+mod canonical;
+mod changes;
 mod code;
 mod cursor;
 mod directory;
@@ -64,6 +67,7 @@ mod view;
 mod when;
 
 pub use auth::{hash, mint};
+pub use canonical::{Canonical, canonical};
 pub use code::Code;
 pub use openapi::openapi;
 pub use router::router;

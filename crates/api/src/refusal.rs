@@ -64,13 +64,6 @@ const HINTS: &[(Why, &str)] = &[
     (Why::Overloaded, "try again in a moment"),
 ];
 
-impl Refusal {
-    /// As it crosses the wire.
-    pub(crate) fn into_error(self) -> Error {
-        Error { code: self.code.word().to_owned(), message: self.message, field: self.field, hint: self.hint }
-    }
-}
-
 impl From<Why> for Refusal {
     fn from(why: Why) -> Refusal {
         let hint = HINTS.iter().find(|(known, _)| *known == why).map(|(_, hint)| *hint);
@@ -122,11 +115,18 @@ fn quoted(hint: String) -> String {
     }
 }
 
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        let Refusal { code, message, field, hint } = refusal;
+        Error { code: code.word().to_owned(), message, field, hint }
+    }
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = self.code.status();
         let may_come_back = status.as_u16() == 429 || status.as_u16() == 503;
-        let body = self.into_error();
+        let body = Error::from(self);
         let mut response = (status, axum::Json(body)).into_response();
         if may_come_back {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

@@ -17,8 +17,8 @@ use rota_wire::rest;
 
 use crate::auth::Admin;
 use crate::body::{Args, Json};
+use crate::changes::BY;
 use crate::code::Code;
-use crate::jobs::BY;
 use crate::nearest::did_you_mean;
 use crate::path::Path;
 use crate::refusal::Refusal;

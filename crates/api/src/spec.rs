@@ -48,15 +48,24 @@ pub(crate) fn app_of(job: &rest::JobSpec) -> Result<&str, Refusal> {
     }
 }
 
+/// Refuses a name that the routes of the API need for themselves.
+pub(crate) fn check_new_name(name: &str) -> Result<(), Refusal> {
+    if ["batch", "find"].contains(&name) {
+        return Err(Refusal::invalid("name", format!("`/jobs/{name}` is a place of the API"))
+            .hint(format!("add to it, for example {name}-job")));
+    }
+    Ok(())
+}
+
 /// Reads what a user wrote. What is well formed and yet cannot be is found by [`compile`].
-pub(crate) fn read(job: &rest::JobSpec) -> Result<Spec, Refusal> {
+pub(crate) fn read(job: &rest::JobSpec, server_zone: &str) -> Result<Spec, Refusal> {
     let timeout = job.timeout.clone().unwrap_or_default();
     let duration = |field: &str, text: &Option<String>| text.as_deref().map(|t| duration::parse(field, t)).transpose();
     let retry = job.retry.clone().unwrap_or_default();
     let route = job.route.clone().unwrap_or_default();
     Ok(Spec {
         schedule: read_when(job)?,
-        zone: job.timezone.clone().unwrap_or_else(|| "UTC".to_owned()),
+        zone: job.timezone.clone().unwrap_or_else(|| server_zone.to_owned()),
         target: read_target(job)?,
         route: Route {
             strategy: word("route.strategy", route.strategy.as_deref(), &STRATEGIES)?.unwrap_or_default(),
@@ -329,8 +338,9 @@ pub(crate) fn next_slots(job: &Job, now: UnixMs, count: usize) -> Vec<UnixMs> {
 }
 
 /// Writes a specification as a user would: what has its default is left out.
-pub(crate) fn write(spec: &Spec, name: &str, app: &App, state: JobState) -> rest::JobSpec {
-    let mut job = rest::JobSpec { name: name.to_owned(), namespace: app.namespace.clone(), ..Default::default() };
+pub(crate) fn write(spec: &Spec, name: &str, app: (&str, &str), state: JobState, server_zone: &str) -> rest::JobSpec {
+    let (namespace, app) = app;
+    let mut job = rest::JobSpec { name: name.to_owned(), namespace: namespace.to_owned(), ..Default::default() };
     match &spec.schedule {
         When::Cron(expr) => job.cron = Some(expr.clone()),
         When::EveryMs(ms) => job.every = Some(duration::print(*ms)),
@@ -338,19 +348,19 @@ pub(crate) fn write(spec: &Spec, name: &str, app: &App, state: JobState) -> rest
         When::OnceMs(at) => job.at = Some(in_zone(&spec.zone, UnixMs(*at))),
         When::Manual => {}
     }
-    job.timezone = Some(spec.zone.clone()).filter(|zone| zone != "UTC");
+    job.timezone = Some(spec.zone.clone()).filter(|zone| zone != server_zone);
     job.dst = when::write_dst(spec.dst);
     job.calendar = when::write_calendar(&spec.calendar);
     job.active = when::write_active(&spec.active);
     job.jitter = (spec.jitter_ms > 0).then(|| duration::print(spec.jitter_ms));
     match &spec.target {
         Target::Handler { name, param } => {
-            job.app = Some(app.name.clone());
+            job.app = Some(app.to_owned());
             job.handler = Some(name.clone());
             job.param = Some(param.clone()).filter(|param| !param.is_empty());
         }
         Target::Url { method, url, headers, body } => {
-            job.app = Some(app.name.clone()).filter(|app| app != App::URL);
+            job.app = Some(app.to_owned()).filter(|app| app != App::URL);
             job.http = Some(write_http(method, url, headers, body));
         }
     }

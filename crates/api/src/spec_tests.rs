@@ -7,15 +7,11 @@ use super::*;
 
 const NOW: UnixMs = UnixMs(1_796_054_400_000); // 2026-11-30T16:00:00Z
 
-fn app(name: &str) -> App {
-    App { id: AppId(1), namespace: "default".to_owned(), name: name.to_owned(), pending_max: 1_000 }
-}
-
 /// Reads and checks a job as the create call does.
 fn accept(body: serde_json::Value) -> Result<(rest::JobSpec, Spec), Refusal> {
     let job: rest::JobSpec = crate::body::parse(&body.to_string())?;
     app_of(&job)?;
-    let spec = read(&job)?;
+    let spec = read(&job, "UTC")?;
     let compiled = compile(&spec, JobId(1), AppId(1), &job.name, JobState::Enabled)?;
     check_slots(&spec, &compiled, NOW)?;
     Ok((job, spec))
@@ -55,9 +51,9 @@ fn what_users_write_reads_back_as_they_wrote_it() {
     ] {
         let (job, spec) = accept(body.clone()).unwrap();
         let name = job.app.as_deref().unwrap_or(App::URL);
-        let written = write(&spec, &job.name, &app(name), JobState::Enabled);
+        let written = write(&spec, &job.name, ("default", name), JobState::Enabled, "UTC");
         assert_eq!(written, job, "{body}");
-        assert_eq!(read(&written), Ok(spec), "{body}");
+        assert_eq!(read(&written, "UTC"), Ok(spec), "{body}");
     }
 }
 
@@ -66,7 +62,7 @@ fn defaults_and_a_pause_are_told_apart() {
     let (_, spec) = accept(json!({"name": "a", "app": "etl", "handler": "h", "overlap": "allow",
         "retry": {"max": 0}, "shards": {"count": 1}, "timezone": "UTC", "route": {"strategy": "default"}}))
     .unwrap();
-    let written = write(&spec, "a", &app("etl"), JobState::Paused);
+    let written = write(&spec, "a", ("default", "etl"), JobState::Paused, "UTC");
     assert_eq!(
         serde_json::to_value(&written).unwrap(),
         json!({"name": "a", "namespace": "default", "app": "etl", "handler": "h", "paused": true})

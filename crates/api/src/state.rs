@@ -70,6 +70,8 @@ pub struct Settings {
     pub dead_ms: u64,
     /// Partitions of the store.
     pub partitions: u16,
+    /// Zone of jobs that name none.
+    pub timezone: String,
     /// Whether this is a playground.
     pub is_dev: bool,
     /// Version of Rota.

@@ -92,6 +92,7 @@ fn server(state: &State) -> Result<rest::Server, Refusal> {
         store: state.query.version()?,
         partitions: u32::from(state.settings.partitions),
         now: state.now().to_string(),
+        timezone: state.settings.timezone.clone(),
         is_dev: state.settings.is_dev,
         is_ready: not_ready.is_none(),
         not_ready,

@@ -196,7 +196,13 @@ pub(crate) fn job(
     held: Option<&Held>,
 ) -> Result<rest::Job, Refusal> {
     let app = app_of(state, definition)?;
-    let mut written = spec::write(&definition.spec, &definition.name, &app, definition.state);
+    let mut written = spec::write(
+        &definition.spec,
+        &definition.name,
+        (&app.namespace, &app.name),
+        definition.state,
+        &state.settings.timezone,
+    );
     if !reader.sees_secrets {
         spec::hide_secrets(&mut written);
     }
@@ -214,7 +220,12 @@ pub(crate) fn job(
         held: held.map(|held| held::shown(&mut Names::new(state), held)).transpose()?,
         at: zone.format(definition.at),
         by: definition.by.clone(),
-        paused: None,
+        managed_by: definition.managed_by.clone(),
+        pause: definition.pause.as_ref().map(|pause| rest::Pause {
+            by: pause.by.clone(),
+            at: zone.format(pause.at),
+            reason: pause.reason.clone(),
+        }),
     })
 }
 

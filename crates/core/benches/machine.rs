@@ -26,6 +26,8 @@ fn definition(n: u32, schedule: When) -> Definition {
         state: JobState::Enabled,
         at: UnixMs(START),
         by: "bench".into(),
+        managed_by: None,
+        pause: None,
     }
 }
 

@@ -190,6 +190,21 @@ pub struct Definition {
     pub at: UnixMs,
     /// Who made it.
     pub by: String,
+    /// The job file that manages the job, by its name; none for a job that was made by hand.
+    pub managed_by: Option<String>,
+    /// Who paused the job, if it is paused now.
+    pub pause: Option<Pause>,
+}
+
+/// A pause that lasts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pause {
+    /// Who paused the job.
+    pub by: String,
+    /// Since when.
+    pub at: UnixMs,
+    /// Why, as they said it.
+    pub reason: Option<String>,
 }
 
 /// Why a specification is refused: the field, what is wrong, and what would be right.

@@ -175,7 +175,7 @@ impl Writer {
         for (batch, outcome) in self.group.iter().zip(outcomes) {
             match outcome {
                 Outcome::Applied | Outcome::Repeated => {
-                    self.shared.tap.note(&batch);
+                    self.shared.tap.note(batch);
                     committed.push((batch.partition, Input::Committed(batch.seq)));
                 }
                 Outcome::Fenced { stored } => {

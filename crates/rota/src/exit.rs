@@ -12,6 +12,8 @@ use crate::cli::table::{one_line, width};
 pub(crate) enum Failure {
     /// The thing that was asked about failed, and that was said already.
     Said,
+    /// It was said already, and this is the code to exit with.
+    Ended(u8),
     /// The thing failed.
     Failed(Wire),
     /// The command cannot be meant like this.
@@ -56,6 +58,7 @@ impl Failure {
     pub(crate) fn say(&self, is_json: bool) -> ExitCode {
         let (code, error) = match self {
             Failure::Said => return ExitCode::from(1),
+            Failure::Ended(code) => return ExitCode::from(*code),
             Failure::Failed(error) => (1, error),
             Failure::Usage(error) => (2, error),
             Failure::Misread(misread) => {

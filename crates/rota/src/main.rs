@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod dev;
 mod exit;
+mod file;
 mod manual;
 mod serve;
 mod signal;
@@ -79,6 +80,9 @@ async fn ask(common: &Common, out: Out, command: Ask) -> Result<(), Failure> {
         Ask::Token(command) => cli::token::run(&client, out, command).await,
         Ask::Secret(command) => cli::secret::run(&client, out, command).await,
         Ask::Job(command) => cli::job::run(&client, out, &common.namespace, command).await,
+        Ask::Plan(args) => cli::file::run_plan(&client, out, &args).await,
+        Ask::Apply(args) => cli::file::run_apply(&client, out, &args).await,
+        Ask::Export(args) => cli::file::run_export(&client, out, &args).await,
         Ask::Run(args) => cli::run::start(&client, out, args).await,
         Ask::Runs(args) => cli::run::list(&client, out, &args, clock::now()).await,
         Ask::Why(args) => cli::run::why(&client, out, &args.what).await,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rota_core::batch::{Attempt, AttemptState, Exception, Origin, Run, RunState};
 use rota_core::id::{AppId, AttemptId, Incarnation, JobId, RunId, Version, WorkerId};
-use rota_core::job::{Definition, JobState, Spec, Target};
+use rota_core::job::{Definition, JobState, Pause, Spec, Target};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
@@ -33,7 +33,8 @@ pub(crate) const ATTEMPT_COLUMNS: &str =
     "run, shard, no, id, worker, incarnation, state, why, at, ended_at, released_at, message";
 
 /// The columns of a definition, in the order of [`definition`].
-pub(crate) const DEFINITION_COLUMNS: &str = "d.key, d.app, d.name, d.spec, d.state, d.at, d.by, d.headers";
+pub(crate) const DEFINITION_COLUMNS: &str = "d.key, d.app, d.name, d.spec, d.state, d.at, d.by, d.headers, \
+     d.managed_by, d.pause_by, d.pause_at, d.pause_reason";
 
 /// The columns of a worker, in the order of [`worker`].
 pub(crate) const WORKER_COLUMNS: &str =
@@ -291,7 +292,15 @@ pub(crate) fn definition(row: &Row<'_>, key: &Key) -> rusqlite::Result<Definitio
         state: read_job_state(row, 4)?,
         at: read_ms(row, 5)?,
         by: row.get(6)?,
+        managed_by: row.get(8)?,
+        pause: read_pause(row)?,
     })
+}
+
+/// The pause that [`DEFINITION_COLUMNS`] end with. One that is older than its columns says no more than its state.
+fn read_pause(row: &Row<'_>) -> rusqlite::Result<Option<Pause>> {
+    let Some(by) = row.get::<_, Option<String>>(9)? else { return Ok(None) };
+    Ok(Some(Pause { by, at: read_ms(row, 10)?, reason: row.get(11)? }))
 }
 
 pub(crate) fn read_job_state(row: &Row<'_>, column: usize) -> rusqlite::Result<JobState> {

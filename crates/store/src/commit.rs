@@ -304,12 +304,24 @@ impl<'s> Writer<'s> {
         let changed = self.cold(upsert, params![id.0, definition.app.0, version.0, state])?;
         one(changed, || format!("job {id} has version {version} already"))?;
         let (spec, headers) = codec::spec_params(definition, &self.store.key)?;
-        let insert = "INSERT INTO definition (key, app, name, spec, state, at, by, headers, names_secret) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-        let key = codec::definition_key(id, version);
-        let names_secret = definition.spec.target.names_secret();
-        let (at, by) = (definition.at.0, &definition.by);
-        let values = params![key, definition.app.0, definition.name, spec, state, at, by, headers, names_secret];
+        let insert = "INSERT INTO definition (key, app, name, spec, state, at, by, headers, names_secret, managed_by, \
+             pause_by, pause_at, pause_reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        let pause = definition.pause.as_ref();
+        let values = params![
+            codec::definition_key(id, version),
+            definition.app.0,
+            definition.name,
+            spec,
+            state,
+            definition.at.0,
+            definition.by,
+            headers,
+            definition.spec.target.names_secret(),
+            definition.managed_by,
+            pause.map(|pause| &pause.by),
+            pause.map(|pause| pause.at.0),
+            pause.and_then(|pause| pause.reason.as_deref()),
+        ];
         self.cold(insert, values)?;
         let name = "INSERT INTO job_name (namespace, name, job, at, is_used) VALUES (?1, ?2, ?3, ?4, 1) \
              ON CONFLICT DO NOTHING";
@@ -329,9 +341,11 @@ impl<'s> Writer<'s> {
         let code = codec::job_state(state);
         let changed = self.cold("UPDATE job SET state = ?2 WHERE id = ?1", params![job.0, code])?;
         one(changed, || format!("there is no job {job}"))?;
-        let current = "UPDATE definition SET state = ?2 \
+        let current = "UPDATE definition SET state = ?2, pause_by = ?3, pause_at = ?4, pause_reason = ?5 \
              WHERE key = (?1 << 32) + (SELECT version FROM job WHERE id = ?1)";
-        self.cold(current, params![job.0, code])?;
+        let is_paused = state == JobState::Paused;
+        let (pause_by, pause_at) = (is_paused.then_some(by), is_paused.then_some(at.0));
+        self.cold(current, params![job.0, code, pause_by, pause_at, reason.filter(|_| is_paused)])?;
         let history = "INSERT INTO job_state (job, state, at, by, reason) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.cold(history, params![job.0, code, at.0, by, reason])?;
         self.free_if_deleted(job, state)

@@ -31,9 +31,8 @@ impl Writer<'_> {
             Row::Run(_) => self.begin_runs(rows),
             Row::AttemptSet(_) => self.end_runs(rows),
             Row::Exception { exception: None, .. } => self.drop_exceptions(rows),
-            // A reason is somebody's, and stands alone.
-            Row::JobState { state, at, by, reason: None, .. } if *state != JobState::Deleted => {
-                self.set_jobs(batch, rows, (*state, *at, by))
+            Row::JobState { state: JobState::Finished, at, by, reason: None, .. } => {
+                self.finish_jobs(batch, rows, (*at, by))
             }
             Row::RunSet { .. }
             | Row::Attempt(_)
@@ -139,18 +138,18 @@ impl Writer<'_> {
         Ok(size)
     }
 
-    /// Jobs that come to the same state at the same moment: one-shot jobs that fire together finish together.
-    fn set_jobs(&mut self, batch: &Batch, rows: &[Row], same: (JobState, UnixMs, &str)) -> Result<usize, Error> {
+    /// Jobs that finish at the same moment: one-shot jobs that fire together do.
+    fn finish_jobs(&mut self, batch: &Batch, rows: &[Row], same: (UnixMs, &str)) -> Result<usize, Error> {
         let jobs: Vec<u32> = rows
             .iter()
             .take(Hot::GROUP_LARGE)
             .map_while(|row| {
-                let Row::JobState { job, state, at, by, reason: None } = row else { return None };
-                ((*state, *at, &**by) == same).then_some(job.0)
+                let Row::JobState { job, state: JobState::Finished, at, by, reason: None } = row else { return None };
+                ((*at, &**by) == same).then_some(job.0)
             })
             .collect();
         let Some(size) = size_for(jobs.len()) else { return Ok(0) };
-        let (state, at, by) = (codec::job_state(same.0), same.1.0, same.2);
+        let (state, at, by) = (codec::job_state(JobState::Finished), same.0.0, same.1);
         let ids = values(&jobs[..size]);
         let with_state: Vec<&dyn ToSql> = ids.iter().copied().chain([&state as &dyn ToSql]).collect();
         let (places, last) = (places(size), size + 1);
@@ -161,7 +160,7 @@ impl Writer<'_> {
             return Ok(size);
         }
         let current = format!(
-            "UPDATE definition SET state = ?{last} \
+            "UPDATE definition SET state = ?{last}, pause_by = NULL, pause_at = NULL, pause_reason = NULL \
              WHERE key IN (SELECT (id << 32) + version FROM job WHERE id IN ({places}))"
         );
         self.cold(&current, &with_state)?;

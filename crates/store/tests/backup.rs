@@ -63,6 +63,8 @@ impl Shop {
             state: JobState::Enabled,
             at: T,
             by: "someone".to_owned(),
+            managed_by: None,
+            pause: None,
         }))
     }
 

@@ -36,6 +36,7 @@ fn write(store: &mut dyn Store, schema: u32) {
     assert_eq!(store.reserve(&Reservation::Token(token)), Ok(Reserved::Done));
     let first = store.reserve_ids(1_000, 100).unwrap();
     let loaded = store.claim(&[PartitionId(0)]).unwrap().remove(0);
+    let managed_by = (schema >= 3).then(|| "shop".to_owned());
     let definition = Definition {
         id: job,
         version: Version(1),
@@ -48,6 +49,8 @@ fn write(store: &mut dyn Store, schema: u32) {
         state: JobState::Enabled,
         at: T,
         by: "someone".to_owned(),
+        managed_by,
+        pause: None,
     };
     let registration = Registration {
         id: worker,
@@ -93,6 +96,7 @@ fn write(store: &mut dyn Store, schema: u32) {
         message: Some("period \"closed\"".into()),
     };
     let open = run(1, RunState::Running, None);
+    let reason = (schema >= 4).then(|| "until v2".into());
     let mut rows = vec![
         Row::Definition(Box::new(definition.clone())),
         Row::Worker { worker: registration.into(), state: WorkerState::Online },
@@ -101,7 +105,7 @@ fn write(store: &mut dyn Store, schema: u32) {
         Row::Attempt(Box::new(attempt(&open, 0, 2, first + 20))),
         Row::Attempt(Box::new(attempt(&open, 1, 1, first + 21))),
         Row::Definition(Box::new(Definition { version: Version(2), ..definition })),
-        Row::JobState { job, state: JobState::Paused, at: T, by: "someone".into(), reason: None },
+        Row::JobState { job, state: JobState::Paused, at: T, by: "someone".into(), reason },
         Row::Exception { job, exception: Some(Exception::Covered(T)) },
         Row::Listed { run: open.id, is_open: true },
         Row::Run(Box::new(run(2, RunState::Skipped, Some(Why::Misfire)))),
@@ -164,6 +168,8 @@ fn write_secrets(store: &mut dyn Store, app: AppId, epoch: Epoch, floor: u64) {
         state: JobState::Enabled,
         at: T,
         by: "someone".to_owned(),
+        managed_by: None,
+        pause: None,
     };
     let rows = vec![Row::Definition(Box::new(definition))];
     let batch = Batch { partition: PartitionId(0), epoch, seq: Seq(2), at: T.plus_ms(70), mark: T, floor, rows };
@@ -189,7 +195,15 @@ fn a_store_of_schema_2_opens_with_everything() {
 
 #[test]
 fn a_store_of_schema_3_opens_with_everything() {
-    let (store, query) = check(3, include_str!("fixtures/v3.sql"), include_str!("fixtures/v3.key.hex"));
+    past(check(3, include_str!("fixtures/v3.sql"), include_str!("fixtures/v3.key.hex")));
+}
+
+#[test]
+fn a_store_of_schema_4_opens_with_everything() {
+    past(check(4, include_str!("fixtures/v4.sql"), include_str!("fixtures/v4.key.hex")));
+}
+
+fn past((store, query): (MemoryStore, rota_store::SqliteQuery)) {
     assert_eq!(query.terms(), store.terms());
     assert_eq!(query.freezes(), store.freezes());
     assert_eq!(query.state_changes(&StateFilter::default()), store.state_changes(&StateFilter::default()));

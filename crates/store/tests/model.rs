@@ -423,6 +423,8 @@ impl Pair {
             state: JobState::Enabled,
             at: UnixMs(self.now),
             by: "someone".to_owned(),
+            managed_by: job.is_multiple_of(3).then(|| "shop".to_owned()),
+            pause: None,
         };
         self.write(app, Row::Definition(Box::new(definition)));
     }

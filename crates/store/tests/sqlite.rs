@@ -52,6 +52,8 @@ fn no_file_holds_a_secret_or_the_value_of_a_header() {
         state: JobState::Enabled,
         at: T,
         by: "someone".to_owned(),
+        managed_by: None,
+        pause: None,
     };
     bench.commit(vec![Row::Definition(Box::new(definition.clone()))]);
     assert!(is_anywhere(dir.path(), b"a-plain-path"), "what is not sealed is found, so the search sees what is there");

@@ -11,11 +11,13 @@
 //! | `GET /secrets` | | [`Page`] of [`Secret`] |
 //! | `PUT /secrets/{name}` | [`SecretPut`] | [`Secret`] |
 //! | `DELETE /secrets/{name}?force=` | | [`SecretRemoved`] |
-//! | `GET /jobs?app=&after=&limit=` | | [`Page`] of [`Job`] |
+//! | `GET /jobs?app=&managed_by=&after=&limit=` | | [`Page`] of [`Job`]; `managed_by` may leave pages short, not the list |
+//! | `POST /jobs/find` | [`JobsNamed`] | [`Page`] of [`Job`]: the living ones among them |
+//! | `POST /jobs/batch` | [`Batch`] | [`BatchDone`] |
 //! | `POST /jobs` | [`JobSpec`] | 201, [`JobSaved`] |
 //! | `GET /jobs/{job}`, `GET /jobs/{job}/versions/{n}` | | [`Job`] |
 //! | `PUT /jobs/{job}?version=` | [`JobSpec`] | [`JobSaved`] |
-//! | `DELETE /jobs/{job}`, `POST /jobs/{job}/pause`, `/resume` | [`Reason`] | [`JobNow`] |
+//! | `DELETE /jobs/{job}?version=`, `POST /jobs/{job}/pause`, `/resume` | [`Reason`] | [`JobNow`] |
 //! | `GET /jobs/{job}/history?before=&limit=` | | [`Page`] of [`JobEvent`], newest first |
 //! | `GET /jobs/{job}/diff?from=&to=` | | [`JobDiff`] |
 //! | `GET /jobs/{job}/why?at=` | | [`SlotStory`] |
@@ -49,6 +51,7 @@
 //! `2h`, `1d`; elsewhere they are milliseconds, and say so in their name. Refusals are [`crate::error::Error`].
 
 mod app;
+mod batch;
 mod job;
 mod past;
 mod run;
@@ -61,7 +64,8 @@ mod when;
 pub mod words;
 
 pub use app::{App, AppPut, TokenAsk, TokenMade};
-pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Paused, Retry, Route, Shards, Timeout, Trigger, Triggered};
+pub use batch::{BATCH_MAX, Batch, BatchDone, Changed, JobChange, JobsNamed, Op};
+pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Pause, Retry, Route, Shards, Timeout, Trigger, Triggered};
 pub use past::{
     AuditFinding, AuditLine, AuditSummary, Change, FreezeAsk, Frozen, FrozenNow, JobDiff, JobEvent, LastFailure,
     Reason, Rerun, RerunAsk, SlotStory, Spread, ThawAsk, Top, TopJob,

@@ -45,6 +45,8 @@ impl World {
             state,
             at: UnixMs(0),
             by: "ann".to_owned(),
+            managed_by: None,
+            pause: None,
         };
         let input = Input::Define { definition: Box::new(definition), expected: None, reply: ReplyTo(0) };
         self.request_after(wait, partition_of(app), input, Asked::Define(id));
@@ -121,10 +123,12 @@ impl World {
         let Some((partition, definition)) = self.some_job() else { return };
         let job = definition.id;
         // Some change only what is as they saw it, and it may have moved until their request arrives.
-        let seen = (definition.version, definition.state);
-        let expected = self.dice.operator.chance(300_000).then_some(seen);
+        let rng = &mut self.dice.operator;
+        let is_stale = rng.chance(50_000);
+        let version = Version(definition.version.0 + if is_stale { 7 } else { 0 });
+        let expected = (is_stale || rng.chance(300_000)).then_some((version, definition.state));
         let input = Input::SetState { job, state, expected, by: Arc::from("bob"), reason: None, reply: ReplyTo(0) };
-        self.request_after(500, partition, input, Asked::State(job, state));
+        self.request_after(500, partition, input, Asked::State { job, state, is_stale });
     }
 
     fn trigger(&mut self) {
@@ -228,7 +232,8 @@ impl World {
                     reason: None,
                     reply: ReplyTo(0),
                 };
-                self.request_after(500, partition, input, Asked::State(job, JobState::Paused));
+                let asked = Asked::State { job, state: JobState::Paused, is_stale: false };
+                self.request_after(500, partition, input, asked);
             }
         }
         if is_done {

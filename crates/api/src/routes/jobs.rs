@@ -6,13 +6,16 @@ use serde_json::{Value, json};
 use crate::code::Code;
 use crate::cursor::AFTER;
 use crate::endpoint::{APP, Arg, Endpoint, LIMIT, Opens, Shape, body, delete, get, page, post, put};
-use crate::{jobs, trigger};
+use crate::{batch, jobs, trigger};
 
 const VERSION: Arg = Arg::new(
     "version",
     Shape::Number { min: 0, max: u32::MAX as u64 },
     "the version that is changed; refused if it is another by now",
 );
+
+const MANAGED_BY: Arg =
+    Arg::new("managed_by", Shape::Name, "only of this job file; pages may be short, and only the last has no `next`");
 
 fn example() -> Value {
     json!({"name": "report", "app": "etl", "cron": "0 2 * * *", "timezone": "Asia/Shanghai", "handler": "report"})
@@ -23,7 +26,7 @@ pub(super) fn entries() -> Vec<Endpoint> {
         get("list_jobs", "/jobs", jobs::list)
             .says("Lists jobs by their ids, without deleted ones.")
             .opens(Opens::Readers)
-            .args(&[APP, AFTER, LIMIT])
+            .args(&[APP, MANAGED_BY, AFTER, LIMIT])
             .refuses(&[Code::AppUnknown])
             .answers(200, "jobs", page::<rest::Job>()),
         post("create_job", "/jobs", jobs::create)
@@ -32,6 +35,17 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .takes::<rest::JobSpec>(example())
             .refuses(&[Code::AppUnknown, Code::NameTaken])
             .answers(201, "the job was made", body::<rest::JobSaved>()),
+        post("change_jobs", "/jobs/batch", batch::batch)
+            .says("Changes up to 1,000 jobs, each as a call of its own would: one that is refused stops no other.")
+            .opens(Opens::Admins)
+            .takes::<rest::Batch>(json!({"managed_by": "shop", "changes": [{"op": "create", "spec": example()}]}))
+            .answers(200, "what became of each change, in their order", body::<rest::BatchDone>()),
+        post("find_jobs", "/jobs/find", batch::find)
+            .says("Shows the living jobs among up to 1,000 names.")
+            .opens(Opens::Readers)
+            .takes::<rest::JobsNamed>(json!({"names": ["report"]}))
+            .refuses(&[Code::AppUnknown])
+            .answers(200, "the jobs that there are", page::<rest::Job>()),
         get("get_job", "/jobs/{job}", jobs::get)
             .says("Shows a job. One that is deleted is found by its id.")
             .opens(Opens::Readers)

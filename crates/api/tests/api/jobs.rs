@@ -1,6 +1,6 @@
 //! Jobs through the API.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{ADMIN, World, job};
 
@@ -199,4 +199,110 @@ async fn apps_are_made_and_set() {
     assert_eq!((code.as_str(), field.as_str()), ("invalid", "pending_max"));
     let (_, code, field, _) = world.refused("PUT", "/api/v1/apps/a%20b", json!({})).await;
     assert_eq!((code.as_str(), field.as_str()), ("invalid", "name"));
+}
+
+#[tokio::test]
+async fn a_batch_takes_the_path_of_single_calls_and_one_bad_change_stops_no_other() {
+    let world = World::new();
+    let spec = |name: &str| json!({"name": name, "app": "etl", "handler": "h", "every": "1h"});
+    let made = world
+        .admin(
+            "POST",
+            "/api/v1/jobs/batch",
+            json!({"managed_by": "shop", "changes": [
+                {"op": "create", "spec": spec("a")},
+                {"op": "create", "spec": {"name": "b", "app": "etl", "handler": "h", "every": "1h", "paused": true},
+                 "reason": "until v2"},
+                {"op": "create", "spec": {"name": "bad", "app": "etl", "handler": "h", "cron": "61 * * * *"}},
+                {"op": "create", "spec": spec("a")},
+                {"op": "create", "spec": spec("c")},
+            ]}),
+        )
+        .await;
+    let results = made["results"].as_array().unwrap();
+    assert_eq!((&results[0]["saved"]["version"], &results[0]["saved"]["state"]), (&json!(1), &json!("enabled")));
+    assert_eq!(results[1]["saved"]["state"], "paused");
+    assert_eq!((&results[2]["error"]["code"], &results[2]["error"]["field"]), (&json!("invalid"), &json!("cron")));
+    assert!(results[3]["error"]["message"].as_str().unwrap().contains("twice"), "{made}");
+    assert_eq!(results[4]["saved"]["name"], "c");
+
+    let b = world.get("/api/v1/jobs/b").await;
+    assert_eq!((&b["managed_by"], &b["by"]), (&json!("shop"), &json!("file shop")));
+    assert_eq!((&b["pause"]["by"], &b["pause"]["reason"]), (&json!("file shop"), &json!("until v2")));
+
+    // A version that is not the one that was seen changes nothing.
+    let stale = world
+        .admin(
+            "POST",
+            "/api/v1/jobs/batch",
+            json!({"changes": [
+                {"op": "edit", "spec": spec("a"), "version": 7},
+                {"op": "pause", "job": "c", "version": 7},
+                {"op": "resume", "job": "b", "version": 1},
+                {"op": "delete", "job": "nobody"},
+            ]}),
+        )
+        .await;
+    let results = stale["results"].as_array().unwrap();
+    assert_eq!(results[0]["error"]["code"], "version_conflict");
+    assert_eq!(results[1]["error"]["code"], "version_conflict");
+    assert_eq!(results[2]["now"]["state"], "enabled");
+    assert_eq!(results[3]["error"]["code"], "job_unknown");
+    let b = world.get("/api/v1/jobs/b").await;
+    assert_eq!((&b["managed_by"], &b["pause"]), (&json!("shop"), &Value::Null));
+
+    // Whoever edits by hand leaves the job with its file.
+    world
+        .admin("PUT", "/api/v1/jobs/a?version=1", json!({"name": "a", "app": "etl", "handler": "h", "every": "2h"}))
+        .await;
+    let a = world.get("/api/v1/jobs/a").await;
+    assert_eq!((&a["managed_by"], &a["by"], &a["version"]), (&json!("shop"), &json!("admin"), &json!(2)));
+}
+
+#[tokio::test]
+async fn jobs_are_found_by_name_and_by_the_file_that_manages_them() {
+    let world = World::new();
+    let spec = |name: &str| json!({"name": name, "app": "etl", "handler": "h"});
+    world
+        .admin(
+            "POST",
+            "/api/v1/jobs/batch",
+            json!({"managed_by": "shop", "changes": [{"op": "create", "spec": spec("a")}]}),
+        )
+        .await;
+    world.admin("POST", "/api/v1/jobs", spec("b")).await;
+    let names = |page: &Value| -> Vec<String> {
+        page["items"].as_array().unwrap().iter().map(|job| job["spec"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let found = world.admin("POST", "/api/v1/jobs/find", json!({"names": ["b", "nobody", "a"]})).await;
+    assert_eq!(names(&found), ["b", "a"]);
+    assert_eq!(names(&world.get("/api/v1/jobs?managed_by=shop").await), ["a"]);
+    let (status, _, field, _) = world.refused("POST", "/api/v1/jobs", spec("batch")).await;
+    assert_eq!((status, field.as_str()), (400, "name"), "a name that is a place of the API");
+    let changes = vec![json!({"op": "delete", "job": "x"}); 1_001];
+    let (status, code, ..) = world.refused("POST", "/api/v1/jobs/batch", json!({"changes": changes})).await;
+    assert_eq!((status, code.as_str()), (413, "too_large"));
+}
+
+#[tokio::test]
+async fn changes_that_cannot_be_meant_are_told_apart() {
+    let world = World::new();
+    let spec = json!({"name": "a", "app": "etl", "handler": "h"});
+    for (change, field) in [
+        (json!({"op": "create"}), "spec"),
+        (json!({"op": "create", "job": "a", "spec": spec}), "job"),
+        (json!({"op": "create", "spec": spec, "version": 1}), "version"),
+        (json!({"op": "edit", "job": "a"}), "spec"),
+        (json!({"op": "pause"}), "job"),
+        (json!({"op": "pause", "job": "a", "spec": spec}), "spec"),
+        (json!({"op": "resume", "job": "a", "reason": "why not"}), "reason"),
+        (
+            json!({"op": "create", "spec": {"name": "a", "namespace": "x", "app": "etl", "handler": "h"}}),
+            "spec.namespace",
+        ),
+        (json!({"op": "pause", "job": "a", "reason": "x".repeat(1_001)}), "reason"),
+    ] {
+        let done = world.admin("POST", "/api/v1/jobs/batch", json!({"changes": [change]})).await;
+        assert_eq!(done["results"][0]["error"]["field"], field, "{change}: {done}");
+    }
 }

@@ -255,7 +255,14 @@ impl World {
             dialer: network.clone(),
             clock: Arc::new(move || UnixMs(wall.load(Ordering::SeqCst) + skew.load(Ordering::SeqCst))),
             entropy: Arc::new(|| std::array::from_fn(|at| u8::try_from(at * 5 + 3).unwrap())),
-            settings: Settings { beat_ms: 5_000, dead_ms: 15_000, partitions: 1, is_dev: false, version: "0.1.0" },
+            settings: Settings {
+                beat_ms: 5_000,
+                dead_ms: 15_000,
+                partitions: 1,
+                timezone: "UTC".to_owned(),
+                is_dev: false,
+                version: "0.1.0",
+            },
         })
         .unwrap();
         World { board, network, router: rota_api::router(state.clone()), state, clock, document: Document::new() }

@@ -59,6 +59,9 @@ impl Machine {
             Some(_) => JobState::Enabled,
             None => definition.state,
         };
+        if definition.state != JobState::Paused {
+            definition.pause = None;
+        }
         let job = match (refusal, definition.compile()) {
             (Some(why), _) => return out.push(Effect::Reply(reply, Answer::Refused(why))),
             (None, Err(_)) => return out.push(Effect::Reply(reply, Answer::Refused(Why::Invalid))),

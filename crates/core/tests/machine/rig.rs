@@ -275,6 +275,8 @@ impl Rig {
             state: JobState::Enabled,
             at: UnixMs(0),
             by: "test".into(),
+            managed_by: None,
+            pause: None,
         }
     }
 

@@ -297,7 +297,10 @@ impl Server {
             other => panic!("{other:?}"),
         };
         let (state, at, by) = (JobState::Enabled, UnixMs(0), "test".into());
-        let definition = Box::new(Definition { id, version: Version(1), app, name, spec, state, at, by });
+        let (managed_by, pause) = (None, None);
+        let version = Version(1);
+        let definition = Definition { id, version, app, name, spec, state, at, by, managed_by, pause };
+        let definition = Box::new(definition);
         (id, partition, definition)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Loaded, OpenRun, Origin, Row, Run, RunState};
 use rota_core::id::{Epoch, JobId, RunId, Seq, Version, WorkerId};
-use rota_core::job::{Definition, JobState};
+use rota_core::job::{Definition, JobState, Pause};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_core::worker::{Registration, WorkerState};
@@ -54,7 +54,13 @@ fn write_everything(bench: &mut Bench) -> Loaded {
         sent(&attempts[0]),
         sent(&attempts[1]),
         Row::Definition(Box::new(settle_2.clone())),
-        Row::JobState { job: report, state: JobState::Paused, at: T, by: Arc::from("someone"), reason: None },
+        Row::JobState {
+            job: report,
+            state: JobState::Paused,
+            at: T,
+            by: Arc::from("ann"),
+            reason: Some("until v2".into()),
+        },
         worker(&w1, WorkerState::Online),
         worker(&w2, WorkerState::Unreachable),
         Row::Exception { job: settle, exception: Some(Exception::Armed(T)) },
@@ -70,7 +76,9 @@ fn write_everything(bench: &mut Bench) -> Loaded {
         Row::Listed { run: run.id, is_open: true },
     ]);
     bench.apply(Batch { mark: T.plus_ms(5), at: T.plus_ms(6), ..last });
-    let paused = Definition { state: JobState::Paused, ..definition(report, 1, bench.app, "report") };
+    let pause = Pause { by: "ann".to_owned(), at: T, reason: Some("until v2".to_owned()) };
+    let paused =
+        Definition { state: JobState::Paused, pause: Some(pause), ..definition(report, 1, bench.app, "report") };
     Loaded {
         partition: bench.partition,
         epoch: Epoch(bench.epoch.0 + 1),

@@ -158,6 +158,8 @@ pub(super) fn definition(job: JobId, version: u32, app: AppId, name: &str) -> De
         state: JobState::Enabled,
         at: T,
         by: "someone".to_owned(),
+        managed_by: version.is_multiple_of(2).then(|| "shop".to_owned()),
+        pause: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rota_core::batch::{Attempt, Batch, Row};
 use rota_core::id::JobId;
-use rota_core::job::{Definition, JobState};
+use rota_core::job::{Definition, JobState, Pause};
 use rota_core::worker::Registration;
 
 use super::state::{AttemptKey, Header, State, TakenName};
@@ -51,7 +51,13 @@ impl State {
             Row::Definition(definition) => self.define(definition),
             Row::JobState { job, state, at, by, reason } => {
                 let versions = self.jobs.get_mut(job).ok_or_else(|| wrong(format!("there is no job {job}")))?;
-                versions.last_mut().expect("a job has a version").state = *state;
+                let current = versions.last_mut().expect("a job has a version");
+                current.state = *state;
+                current.pause = (*state == JobState::Paused).then(|| Pause {
+                    by: by.to_string(),
+                    at: *at,
+                    reason: reason.as_deref().map(str::to_owned),
+                });
                 let (no, by, reason) = (self.history.len() as u64 + 1, Arc::clone(by), reason.clone());
                 self.history.push(StateChange { no, job: *job, state: *state, at: *at, by, reason });
                 self.free_if_deleted(*job, *state);

@@ -2,6 +2,7 @@
 
 mod cron;
 mod examples;
+mod file;
 mod job;
 mod past;
 mod run;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use cron::{CronCommand, CronFields};
 pub(crate) use examples::command;
+pub(crate) use file::{ApplyArgs, ExportArgs, FileArgs};
 pub(crate) use job::{JobCommand, JobFields};
 pub(crate) use past::{AuditArgs, FreezeArgs, RerunArgs, ThawArgs, TopArgs, TopBy, WhyArgs};
 pub(crate) use run::{LogsArgs, RunArgs, RunsArgs};
@@ -109,6 +111,12 @@ pub(crate) enum Ask {
     /// Jobs
     #[command(subcommand)]
     Job(JobCommand),
+    /// Say what a job file would change; exits with 2 if it would change anything
+    Plan(FileArgs),
+    /// Make the jobs as a job file has them
+    Apply(ApplyArgs),
+    /// Write a job file of the jobs that there are
+    Export(ExportArgs),
     /// Run a job now, follow its log, and exit with its result
     Run(RunArgs),
     /// List runs, newest first

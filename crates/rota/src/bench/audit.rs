@@ -140,6 +140,8 @@ mod tests {
                 state: JobState::Enabled,
                 at: UnixMs(500),
                 by: String::new(),
+                managed_by: None,
+                pause: None,
             }))
         };
         let rows = vec![

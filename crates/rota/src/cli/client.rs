@@ -40,6 +40,7 @@ type Answer = (StatusCode, HeaderMap, Bytes);
 pub(crate) type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A server that is called as somebody. Each call has its own connection: a command makes a few.
+#[derive(Clone)]
 pub(crate) struct Client {
     credentials: Credentials,
     namespace: String,
@@ -117,6 +118,20 @@ impl Client {
     pub(crate) fn with_notices(self) -> Client {
         self.notices.set(true);
         self
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The namespace, if it is not that of whoever names none.
+    pub(crate) fn given_namespace(&self) -> Option<&str> {
+        Some(self.namespace.as_str()).filter(|name| *name != "default")
+    }
+
+    /// The same server, in another namespace.
+    pub(crate) fn within(&self, namespace: &str) -> Client {
+        Client { namespace: namespace.to_owned(), ..self.clone() }
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: Path) -> Result<T, Failure> {

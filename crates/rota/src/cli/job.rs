@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rota_wire::rest::{
-    Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Paused, Reason, Retry, Route, Shards, Timeout,
-};
+use rota_wire::rest::{Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Pause, Reason, Retry, Route, Shards, Timeout};
 
 use super::client::{Client, Path};
 use super::narrow;
@@ -197,13 +195,13 @@ fn describe(job: &Job) -> String {
         let (slot, since) = (shown::time(&held.slot), shown::time(&held.since));
         format!("slot {slot} waits since {since}: {} ({})", held.why, held.text)
     };
-    let paused = |paused: &Paused| {
+    let paused = |paused: &Pause| {
         let reason = paused.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         format!("{} since {} by {}{reason}", job.state, shown::time(&paused.at), paused.by)
     };
     let mut facts: Vec<(&str, String)> = vec![
         ("job", format!("{} (id {}, v{})", spec.name, job.id, job.version)),
-        ("state", job.paused.as_ref().map_or_else(|| job.state.clone(), paused)),
+        ("state", job.pause.as_ref().map_or_else(|| job.state.clone(), paused)),
         ("app", spec.app.clone().unwrap_or_default()),
         ("schedule", job.schedule.clone()),
         ("timezone", spec.timezone.clone().unwrap_or_else(|| "UTC".to_owned())),

@@ -6,6 +6,7 @@ pub(crate) mod client;
 pub(crate) mod credentials;
 pub(crate) mod cron;
 pub(crate) mod events;
+pub(crate) mod file;
 pub(crate) mod freeze;
 pub(crate) mod health;
 pub(crate) mod job;

@@ -36,11 +36,12 @@ const fn key(path: &'static str, kind: Kind, default: &'static str, about: &'sta
 }
 
 /// All of them, in the order in which they are shown. The fields of `RawConfig` are the same; a test says so.
-pub(crate) const KEYS: [Key; 20] = [
+pub(crate) const KEYS: [Key; 21] = [
     key("server.listen", Kind::Text, "127.0.0.1:7654", "address and port of API, page and workers' calls"),
     key("server.data", Kind::Text, "rota-data", "folder of the database and the logs"),
     key("server.admin_token_file", Kind::Text, "", "file of the admin token; made if it does not exist"),
     key("server.drain", Kind::Duration, "10s", "how long a stop waits for what is under way"),
+    key("server.timezone", Kind::Text, "UTC", "zone of jobs that name none: an IANA name or a fixed offset"),
     key("server.log", Kind::Text, "info", "what the server logs, as in `info,rota_engine=debug`"),
     key("server.log_format", Kind::Word(&["pretty", "json"]), "pretty", "how it logs: for people, or an object a line"),
     key("store.partitions", Kind::Number, "64", "partitions of a new store; fixed when it is made"),

@@ -50,6 +50,7 @@ struct RawServer {
     data: PathBuf,
     admin_token_file: PathBuf,
     drain: String,
+    timezone: String,
     log: String,
     log_format: LogFormat,
 }
@@ -130,6 +131,8 @@ pub(crate) struct Server {
     pub(crate) data: PathBuf,
     pub(crate) admin_token_file: Option<PathBuf>,
     pub(crate) drain: Duration,
+    /// Zone of jobs that name none.
+    pub(crate) timezone: String,
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
 }
@@ -178,6 +181,7 @@ impl Config {
                 data: raw.server.data,
                 admin_token_file: Some(raw.server.admin_token_file).filter(|path| !path.as_os_str().is_empty()),
                 drain: Duration::from_millis(duration("server.drain", &raw.server.drain)?),
+                timezone: zone(raw.server.timezone).map_err(|error| refuse(layers, "server.timezone", error))?,
                 log: raw.server.log,
                 log_format: raw.server.log_format,
             },
@@ -235,6 +239,14 @@ fn per_million(share: f64) -> Option<u32> {
         let per_million = (share * 1_000_000.0).round() as u32;
         per_million
     })
+}
+
+/// A zone as it is written; what is wrong with it otherwise, and what was meant.
+fn zone(text: String) -> Result<String, String> {
+    match rota_cron::Zone::parse(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err([Some(error.message), error.hint].into_iter().flatten().collect::<Vec<_>>().join("; ")),
+    }
 }
 
 fn refuse(layers: &Layers, path: &str, message: String) -> Error {
@@ -322,6 +334,10 @@ mod tests {
         check_refused(
             "[timing]\nbeat = \"10s\"",
             "default: timing.dead: at least two beats, or one late beat loses a worker",
+        );
+        check_refused(
+            "[server]\ntimezone = \"Asia/Shangai\"",
+            "rota.toml: server.timezone: unknown time zone `Asia/Shangai`; did you mean Asia/Shanghai?",
         );
         check_refused("[store]\npartitions = 0", "rota.toml: store.partitions: 1 to 1024 partitions");
         check_refused(

@@ -50,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) ledger_retention: Duration,
     pub(crate) logs: config::Logs,
     pub(crate) telemetry: config::Telemetry,
+    /// Zone of jobs that name none.
+    pub(crate) timezone: String,
     /// Whether it is a playground.
     pub(crate) is_dev: bool,
 }
@@ -68,6 +70,7 @@ impl Plan {
             ledger_retention: config.ledger_retention,
             logs: config.logs.clone(),
             telemetry: config.telemetry.clone(),
+            timezone: config.server.timezone.clone(),
             is_dev: false,
         })
     }
@@ -180,6 +183,7 @@ fn load(plan: Plan) -> Result<Loaded, Failure> {
             beat_ms: plan.timing.beat_ms,
             dead_ms: plan.timing.dead_ms,
             partitions: plan.partitions,
+            timezone: plan.timezone.clone(),
             is_dev: plan.is_dev,
             version: env!("CARGO_PKG_VERSION"),
         },

@@ -47,7 +47,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub at: Option<String>,
-    /// IANA name or fixed offset; `UTC` if absent.
+    /// IANA name or fixed offset; the server's if absent, which is `UTC` unless it says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub timezone: Option<String>,
@@ -242,22 +242,25 @@ pub struct Job {
     pub held: Option<Held>,
     /// When this version took effect.
     pub at: String,
-    /// Who made it.
+    /// Who made it: `admin`, or `file NAME` for a job file.
     pub by: String,
-    /// Who paused it, when and why, if it is paused.
+    /// The job file that manages it, by its name; absent for a job that was made by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused: Option<Paused>,
+    pub managed_by: Option<String>,
+    /// Who paused it, if it is paused now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
 }
 
-/// A pause that goes on.
+/// A pause that lasts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Paused {
-    /// Since when, in the job's zone.
-    pub at: String,
-    /// Who.
+pub struct Pause {
+    /// Who paused the job: `admin`, or `file NAME` for a job file.
     pub by: String,
-    /// Why, in their words.
+    /// Since when.
+    pub at: String,
+    /// Why, as they said it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

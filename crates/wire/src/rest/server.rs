@@ -22,6 +22,9 @@ pub struct Server {
     pub partitions: u32,
     /// The server's wall clock.
     pub now: String,
+    /// Zone of jobs that name none.
+    #[serde(default = "utc")]
+    pub timezone: String,
     /// Whether it is a playground, see `rota dev`.
     pub is_dev: bool,
     /// Whether it takes work.
@@ -51,6 +54,10 @@ pub struct Server {
     pub held: u64,
     /// Workers that beat.
     pub workers_online: u64,
+}
+
+fn utc() -> String {
+    "UTC".to_owned()
 }
 
 /// The live state that has no row, as the server last published it.

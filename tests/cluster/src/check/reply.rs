@@ -16,7 +16,14 @@ pub enum Asked {
     /// To define a job.
     Define(JobId),
     /// To set a job's state.
-    State(JobId, JobState),
+    State {
+        /// Whose.
+        job: JobId,
+        /// Which.
+        state: JobState,
+        /// Whether the version that was named never existed.
+        is_stale: bool,
+    },
     /// To run a job.
     Trigger(JobId),
     /// To kill a run.
@@ -48,7 +55,10 @@ pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
                 broken(format!("version {version} of job {job} is acknowledged, and not durable"))
             }
         }
-        (Asked::State(job, wanted), Answer::StateSet { state, .. }) => {
+        (Asked::State { job, is_stale: true, .. }, Answer::StateSet { .. }) => {
+            broken(format!("job {job} is changed on top of a version that it never had"))
+        }
+        (Asked::State { job, state: wanted, .. }, Answer::StateSet { state, .. }) => {
             let is_terminal = matches!(wanted, JobState::Deleted);
             let stored = part.jobs.get(job).map(|j| j.current.state);
             if is_terminal && (stored != Some(JobState::Deleted) || *state != JobState::Deleted) {
