@@ -21,6 +21,7 @@ mod cron;
 mod docs;
 mod first_screen;
 mod isolation;
+mod job_file;
 mod kill_nine;
 mod operators;
 mod past;

@@ -340,6 +340,8 @@ mod tests {
             state: JobState::Enabled,
             at: UnixMs(at),
             by: String::new(),
+            managed_by: None,
+            pause: None,
         }
     }
 

@@ -56,7 +56,7 @@ fn mistakes_are_told_by_code_and_hint() {
     assert!(zone.contains("timezone") && zone.contains("Asia/Shanghai"), "{zone}");
     let taken = said(at, "job add hello --app demo --handler echo", 1);
     assert!(taken.contains("name_taken"), "{taken}");
-    assert!(said(at, "why r1 --json", 1).contains("run_unknown"));
+    assert!(said(at, "why rzzzzz --json", 1).contains("run_unknown"));
     assert!(said(at, "dev --fresh --listen 127.0.0.1:0", 2).contains("in use"));
     assert!(said(at, "serve --data .rota/dev --listen 127.0.0.1:0", 1).contains("in use"));
     assert_eq!(dev.stop(), 0);

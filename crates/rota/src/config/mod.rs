@@ -337,7 +337,8 @@ mod tests {
         );
         check_refused(
             "[server]\ntimezone = \"Asia/Shangai\"",
-            "rota.toml: server.timezone: unknown time zone `Asia/Shangai`; did you mean Asia/Shanghai?",
+            "rota.toml: server.timezone: unknown time zone \"Asia/Shangai\", expected an IANA name or an offset like +08:00; \
+             did you mean Asia/Shanghai?",
         );
         check_refused("[store]\npartitions = 0", "rota.toml: store.partitions: 1 to 1024 partitions");
         check_refused(

@@ -1,0 +1,221 @@
+//! The job file: planned, applied, exported, with the exit codes that scripts rely on.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::folder::Folder;
+use crate::process::{rota, text_of};
+use crate::server::Server;
+
+const SHOP: &str = r#"version: 1
+namespace: default
+defaults:
+  timezone: Asia/Shanghai
+  retry: {max: 2, when: [lost, timeout], backoff: exponential, first: 10s, cap: 5m}
+apps:
+  etl: {pending_max: 500}
+jobs:
+  nightly-settle:
+    app: etl
+    handler: settle
+    cron: "0 0 2 * * ?"
+    dst: {gap: run_after, overlap: first}
+    param: "date={{slot|date('%F')}}"
+    overlap: skip
+    timeout: {start: 10m, attempt: 30m, run: 2h}
+  rebuild-index:
+    app: etl
+    handler: shell
+    param: "bin/reindex"
+    cron: "0 4 * * 1-5"
+    shards: {count: 8}
+    paused: "until index v2"
+  ping-partner:
+    every: 30s
+    http: {post: "http://partner.example/ping"}
+    retry: {max: 0}
+"#;
+
+/// What `rota` with these words said as the administrator of a server, and the code that it ended with.
+fn ask(server: &Server, folder: &Path, line: &str, input: &str) -> (i32, String) {
+    let mut command = rota(folder);
+    command.args(line.split_whitespace()).args([
+        "--server",
+        &format!("http://{}", server.api.address),
+        "--token",
+        &server.api.token,
+    ]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.code().unwrap_or(-1), text_of(&output))
+}
+
+fn check(server: &Server, folder: &Path, line: &str, code: i32, parts: &[&str]) -> String {
+    let (ended, text) = ask(server, folder, line, "");
+    assert_eq!(ended, code, "rota {line}\n{text}");
+    for part in parts {
+        assert!(text.contains(part), "rota {line}: `{part}` is not in\n{text}");
+    }
+    text
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    std::fs::write(folder.join(name), text).unwrap();
+}
+
+#[test]
+fn a_file_is_planned_applied_changed_and_exported() {
+    let folder = Folder::new();
+    let here = folder.path();
+    let server = Server::start(here, &[]);
+    write(here, "shop.yaml", SHOP);
+    check(&server, here, "plan -f shop.yaml", 2, &["+ create  nightly-settle", "3 to create", "02:00:00", "+08:00"]);
+    assert_eq!(server.api.get("/api/v1/jobs")["items"], json!([]), "a plan changes nothing");
+    check(&server, here, "apply -f shop.yaml", 0, &["applied 3"]);
+    let settle = server.api.get("/api/v1/jobs/nightly-settle");
+    assert_eq!(
+        (&settle["managed_by"], &settle["by"], &settle["spec"]["timezone"], &settle["spec"]["retry"]["cap"]),
+        (&json!("shop"), &json!("file shop"), &json!("Asia/Shanghai"), &json!("5m"))
+    );
+    let index = server.api.get("/api/v1/jobs/rebuild-index");
+    assert_eq!((&index["state"], &index["pause"]["reason"]), (&json!("paused"), &json!("until index v2")));
+    assert_eq!(server.api.get("/api/v1/jobs/ping-partner")["spec"]["retry"]["max"], 0, "what a job says itself wins");
+
+    // Again: nothing to do.
+    check(&server, here, "plan -f shop.yaml", 0, &["nothing to do; 3 unchanged"]);
+    check(&server, here, "apply -f shop.yaml", 0, &["nothing to do"]);
+    assert_eq!(server.api.get("/api/v1/jobs/nightly-settle")["version"], 1);
+
+    // A change says what changes, and the slots before and after.
+    write(here, "shop.yaml", &SHOP.replace("0 0 2 * * ?", "0 30 3 * * ?"));
+    check(
+        &server,
+        here,
+        "plan -f shop.yaml",
+        2,
+        &["~ edit    nightly-settle", "0 0 2 * * ? -> 0 30 3 * * ?", "03:30:00"],
+    );
+    check(&server, here, "apply -f shop.yaml", 0, &["applied 1"]);
+    assert_eq!(server.api.get("/api/v1/jobs/nightly-settle")["version"], 2);
+
+    // What is there comes out as a file that asks for what is there.
+    let (code, exported) = ask(&server, here, "export", "");
+    assert_eq!(code, 0, "{exported}");
+    let (code, planned) = ask(&server, here, "plan -f -", &exported);
+    assert_eq!(code, 0, "{exported}\n{planned}");
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn drift_is_shown_and_only_what_the_file_made_is_pruned() {
+    let folder = Folder::new();
+    let here = folder.path();
+    let server = Server::start(here, &[]);
+    write(here, "shop.yaml", SHOP);
+    check(&server, here, "apply -f shop.yaml", 0, &["applied 3"]);
+    check(&server, here, "job add by-hand --every 1h --url http://partner.example/x", 0, &[]);
+    check(&server, here, "job edit ping-partner --every 1m", 0, &[]);
+    check(&server, here, "plan -f shop.yaml", 2, &["ping-partner  drift: changed by admin", "1m -> 30s"]);
+    // Without the index job, which is left alone until it is asked for.
+    let (before, after) = (SHOP.find("  rebuild-index:").unwrap(), SHOP.find("  ping-partner:").unwrap());
+    write(here, "shop.yaml", &format!("{}{}", &SHOP[..before], &SHOP[after..]));
+    check(&server, here, "plan -f shop.yaml", 2, &["rebuild-index", "1 not in the file"]);
+    check(&server, here, "plan -f shop.yaml --prune", 2, &["- delete  rebuild-index"]);
+    check(&server, here, "apply -f shop.yaml --prune", 0, &["applied 2"]);
+    let jobs = server.api.get("/api/v1/jobs");
+    let names: Vec<&str> =
+        jobs["items"].as_array().unwrap().iter().map(|job| job["spec"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["nightly-settle", "ping-partner", "by-hand"], "{jobs}");
+    // Another file does not take what is not its own.
+    write(
+        here,
+        "other.yaml",
+        "version: 1\njobs:\n  ping-partner:\n    every: 2m\n    http: {get: \"http://x.example/\"}\n",
+    );
+    let text = check(&server, here, "plan -f other.yaml", 2, &["ping-partner"]);
+    assert!(text.contains("shop") && text.contains("take"), "{text}");
+    assert_eq!(server.api.get("/api/v1/jobs/ping-partner")["spec"]["every"], "30s");
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn mistakes_are_told_with_their_place_and_change_nothing() {
+    let folder = Folder::new();
+    let here = folder.path();
+    let server = Server::start(here, &[]);
+    let job = |lines: &str| format!("version: 1\njobs:\n  a:\n    app: etl\n    handler: h\n{lines}");
+    for (text, parts) in [
+        (job("    rety: {max: 1}\n"), vec!["bad.yaml:6:5", "jobs.a.rety", "retry"]),
+        (job("    every: 30\n"), vec!["bad.yaml:6:12", "jobs.a.every", "found the number 30"]),
+        (job("    cron: */5 * * * *\n"), vec!["bad.yaml:6:", "quot"]),
+        (job("    every: 5s\n    every: 6s\n"), vec!["bad.yaml:7:", "every", "6"]),
+        (job("    cron: \"0 0 25 * * ?\"\n"), vec!["bad.yaml:6:", "jobs.a.cron", "25"]),
+        (job("    every: 5s\n    misfire: {policy: skip}\n"), vec!["bad.yaml:7:5", "misfire"]),
+        (job("    every: 5s\n    timezone: Asia/Shanghia\n"), vec!["jobs.a.timezone", "Asia/Shanghai"]),
+        ("jobs: {}\n".to_owned(), vec!["version"]),
+        ("version: 9\njobs: {}\n".to_owned(), vec!["bad.yaml:1:", "version", "9"]),
+        ("version: 1\njobs: [a]\n".to_owned(), vec!["bad.yaml:2:", "jobs"]),
+        ("version: 1\njobs: {a: {b\n".to_owned(), vec!["bad.yaml:"]),
+    ] {
+        write(here, "bad.yaml", &text);
+        for command in ["plan", "apply"] {
+            check(&server, here, &format!("{command} -f bad.yaml"), 2, &parts);
+        }
+    }
+    let (_, said) = ask(&server, here, "plan -f bad.yaml --json", "");
+    let said: serde_json::Value = serde_json::from_str(said.trim()).unwrap();
+    assert_eq!((&said["code"], &said["mistakes"][0]["file"]), (&json!("job_file"), &json!("bad.yaml")), "{said}");
+    assert_eq!(server.api.get("/api/v1/jobs")["items"], json!([]));
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn an_apply_that_was_interrupted_goes_on_where_it_was() {
+    let folder = Folder::new();
+    let here = folder.path();
+    let server = Server::start(here, &[]);
+    let mut many = String::from("version: 1\napps: {etl: {}}\njobs:\n");
+    for number in 0..1_500 {
+        many.push_str(&format!("  job-{number}: {{app: etl, handler: h, every: 1h}}\n"));
+    }
+    write(here, "many.yaml", &many);
+    let mut command = rota(here);
+    command.args([
+        "apply",
+        "-f",
+        "many.yaml",
+        "--server",
+        &format!("http://{}", server.api.address),
+        "--token",
+        &server.api.token,
+    ]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let count = || server.api.get("/api/v1/jobs?limit=1")["items"].as_array().unwrap().len();
+    crate::clock::wait_for("the first jobs", count, |count| *count > 0);
+    // It may have ended by itself, and then nothing is left to do.
+    let _ = child.kill();
+    child.wait().unwrap();
+    check(&server, here, "apply -f many.yaml", 0, &[]);
+    check(&server, here, "plan -f many.yaml", 0, &["nothing to do; 1,500 unchanged"]);
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn the_pages_example_is_applied_as_it_stands() {
+    let folder = Folder::new();
+    let here = folder.path();
+    let server = Server::start(here, &[]);
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/job-file.md")).unwrap();
+    let example = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    write(here, "example.yaml", example);
+    let (code, _) = ask(&server, here, "secret set PARTNER", "a-token");
+    assert_eq!(code, 0);
+    check(&server, here, "apply -f example.yaml", 0, &["applied 3"]);
+    check(&server, here, "plan -f example.yaml", 0, &["3 unchanged"]);
+    let shell = server.api.get("/api/v1/jobs/rebuild-index");
+    assert_eq!((&shell["managed_by"], &shell["spec"]["handler"]), (&json!("shop"), &json!("shell")), "{shell}");
+    assert_eq!(server.stop(), 0);
+}
