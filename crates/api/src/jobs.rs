@@ -6,7 +6,7 @@ use axum::Json as Answer;
 use axum::extract::State as Shared;
 use http::{StatusCode, Uri};
 use rota_core::id::{JobId, Version};
-use rota_core::job::{Definition, JobState};
+use rota_core::job::{Definition, JobState, check_name};
 use rota_wire::rest;
 
 use crate::auth::{Admin, Reader};
@@ -28,6 +28,9 @@ pub(crate) async fn list(
 ) -> Result<Answer<rest::Page<rest::Job>>, Refusal> {
     let args = Args::read(&uri, &["app", "managed_by", "after", "limit"])?;
     let (limit, after) = (args.limit()?, args.after(List::Jobs)?);
+    if let Some(name) = args.text("managed_by") {
+        check_name("managed_by", name)?;
+    }
     let after = JobId(after.and_then(|[id]| u32::try_from(id).ok()).unwrap_or(0));
     let page = state.read(move |state| {
         let namespace = args.namespace();

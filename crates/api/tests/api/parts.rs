@@ -96,6 +96,14 @@ async fn what_is_no_place_in_a_list_is_refused() {
 }
 
 #[tokio::test]
+async fn a_list_is_not_narrowed_to_what_cannot_be() {
+    let world = World::new();
+    let path = format!("/api/v1/jobs?managed_by={}", "f".repeat(101));
+    let (status, code, field, _) = world.refused("GET", &path, json!({})).await;
+    assert_eq!((status, code.as_str(), field.as_str()), (400, "invalid", "managed_by"));
+}
+
+#[tokio::test]
 async fn a_token_has_one_use() {
     let world = World::new();
     let adopt = |token: &str| json!({"adopt": token});

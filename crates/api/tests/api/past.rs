@@ -35,7 +35,7 @@ async fn a_slot_is_explained_with_a_row_or_without() {
     let paused = why(&world, "tick", 20_000).await;
     assert_eq!(paused["code"], "paused");
     assert!(paused["title"].as_str().unwrap().contains("by admin: \"until v2\""), "{paused}");
-    assert_eq!(world.get("/api/v1/jobs/tick").await["paused"]["reason"], "until v2");
+    assert_eq!(world.get("/api/v1/jobs/tick").await["pause"]["reason"], "until v2");
     let (status, _, field, hint) = world.refused("GET", "/api/v1/jobs/tick/why?at=soon", json!(null)).await;
     assert_eq!((status, field.as_str()), (400, "at"));
     assert!(hint.contains("02:00"), "{hint}");

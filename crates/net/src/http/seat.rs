@@ -1,6 +1,6 @@
 //! A connection's place in its line: how it is called, and how it learns that its time is over.
 //!
-//! Neither costs a timer, a lock or a look at a clock: the desk looks at all seats every [`lane::TICK`], and a seat counts
+//! Neither costs a timer, a lock or a look at a clock: the desk looks at all seats every `TICK`, and a seat counts
 //! the looks. So a connection holds out for up to two looks longer than it should, and never for less.
 
 use std::cell::Cell;

@@ -51,7 +51,11 @@ fn flatten(path: &str, value: Value, flat: &mut BTreeMap<String, Value>) {
                 flatten(&path, value, flat);
             }
         }
-        value => {
+        value @ Value::Null
+        | value @ Value::Bool(_)
+        | value @ Value::Number(_)
+        | value @ Value::String(_)
+        | value @ Value::Array(_) => {
             flat.insert(path.to_owned(), value);
         }
     }

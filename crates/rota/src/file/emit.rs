@@ -79,7 +79,11 @@ fn entry(key: &str, value: &Value, indent: usize, text: &mut String) {
             text.push_str(&format!("{pad}{}:\n", scalar(key)));
             entries.iter().for_each(|(key, value)| entry(key, value, indent + 2, text));
         }
-        value => text.push_str(&format!("{pad}{}: {}\n", scalar(key), of_value(value))),
+        value @ Value::Null
+        | value @ Value::Bool(_)
+        | value @ Value::Number(_)
+        | value @ Value::String(_)
+        | value @ Value::Array(_) => text.push_str(&format!("{pad}{}: {}\n", scalar(key), of_value(value))),
     }
 }
 
@@ -99,7 +103,7 @@ fn of_value(value: &Value) -> String {
                 entries.iter().map(|(key, value)| format!("{}: {}", scalar(key), of_value(value))).collect();
             format!("{{{}}}", inner.join(", "))
         }
-        other => other.to_string(),
+        other @ Value::Null | other @ Value::Bool(_) | other @ Value::Number(_) => other.to_string(),
     }
 }
 

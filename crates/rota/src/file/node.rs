@@ -49,7 +49,9 @@ impl Node {
     pub(crate) fn entries(&self) -> Option<&[(Key, Node)]> {
         match &self.value {
             Value::Map(entries) => Some(entries),
-            _ => None,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Fraction(_) | Value::Text(_) | Value::List(_) => {
+                None
+            }
         }
     }
 

@@ -93,7 +93,16 @@ fn finding(found: &Unexpected<'_>) -> String {
         Unexpected::Unit | Unexpected::Option => "nothing".to_owned(),
         Unexpected::Seq => "a list".to_owned(),
         Unexpected::Map => "a map".to_owned(),
-        other => other.to_string(),
+        other @ Unexpected::Float(_)
+        | other @ Unexpected::Char(_)
+        | other @ Unexpected::Bytes(_)
+        | other @ Unexpected::NewtypeStruct
+        | other @ Unexpected::Enum
+        | other @ Unexpected::UnitVariant
+        | other @ Unexpected::NewtypeVariant
+        | other @ Unexpected::TupleVariant
+        | other @ Unexpected::StructVariant
+        | other @ Unexpected::Other(_) => other.to_string(),
     }
 }
 
@@ -146,7 +155,12 @@ impl<'de> Deserializer<'de> for Spot<'de> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
         match self.0.value {
             Value::Null => visitor.visit_none(),
-            _ => visitor.visit_some(self),
+            Value::Bool(_)
+            | Value::Number(_)
+            | Value::Fraction(_)
+            | Value::Text(_)
+            | Value::List(_)
+            | Value::Map(_) => visitor.visit_some(self),
         }
     }
 
@@ -165,7 +179,9 @@ impl<'de> Deserializer<'de> for Spot<'de> {
             Value::Map(entries) => visitor
                 .visit_map(Entries { entries: entries.iter(), value: None })
                 .map_err(|mistake| self.placed(mistake)),
-            _ => Err(Mistake::new(self.0.mark, format!("expected a map (`key: value`), found {}", self.0.kind()))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Fraction(_) | Value::Text(_) | Value::List(_) => {
+                Err(Mistake::new(self.0.mark, format!("expected a map (`key: value`), found {}", self.0.kind())))
+            }
         }
     }
 

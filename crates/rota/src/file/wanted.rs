@@ -124,7 +124,7 @@ impl<'n> Top<'n> {
         match &node.value {
             Value::Map(entries) => entries,
             Value::Null => &[],
-            _ => {
+            Value::Bool(_) | Value::Number(_) | Value::Fraction(_) | Value::Text(_) | Value::List(_) => {
                 let message = format!("expected a map (`name: …`), found {}", node.kind());
                 mistakes.push(Mistake::new(node.mark, message).under(key, node.mark));
                 &[]
@@ -137,7 +137,12 @@ impl<'n> Top<'n> {
         for (key, node) in self.map("apps", mistakes) {
             let put = match &node.value {
                 Value::Null => Ok(AppPut::default()),
-                _ => read::<AppPut>(node),
+                Value::Bool(_)
+                | Value::Number(_)
+                | Value::Fraction(_)
+                | Value::Text(_)
+                | Value::List(_)
+                | Value::Map(_) => read::<AppPut>(node),
             };
             match put {
                 Ok(put) => apps.push(App { name: key.text.clone(), put }),
@@ -196,7 +201,9 @@ fn job(namespace: &str, key: &Key, node: &Node, defaults: &[(Key, Node)]) -> Res
     let own: &[(Key, Node)] = match &node.value {
         Value::Map(entries) => entries,
         Value::Null => &[],
-        _ => return Err(Mistake::new(node.mark, format!("expected a map (`handler: …`), found {}", node.kind()))),
+        Value::Bool(_) | Value::Number(_) | Value::Fraction(_) | Value::Text(_) | Value::List(_) => {
+            return Err(Mistake::new(node.mark, format!("expected a map (`handler: …`), found {}", node.kind())));
+        }
     };
     if let Some((wrong, hint)) = own
         .iter()
@@ -225,7 +232,7 @@ fn told_as_file(mut mistake: Mistake) -> Mistake {
     }
     if mistake.code == "unknown_key"
         && let Some(key) = mistake.path.last()
-        && let Some(meant) = rota_cron::text::nearest(key, OWN.into_iter())
+        && let Some(meant) = rota_cron::text::nearest(key, OWN)
         && mistake.path.len() == 1
     {
         mistake.hint = Some(format!("did you mean `{meant}`?"));
@@ -278,7 +285,7 @@ fn take_pause(entries: &mut [(Key, Node)]) -> Result<Option<String>, Mistake> {
             node.value = Value::Bool(true);
             Ok(Some(reason))
         }
-        _ => {
+        Value::Null | Value::Number(_) | Value::Fraction(_) | Value::List(_) | Value::Map(_) => {
             let message = format!("expected true, false or a reason, found {}", node.kind());
             Err(under(Mistake::new(node.mark, message).hint("for example: paused: \"until index v2\"")))
         }
@@ -313,7 +320,7 @@ fn take_shell(entries: &mut Vec<(Key, Node)>) -> Result<(), Mistake> {
             let words: Vec<String> = read(&node).map_err(under)?;
             serde_json::to_string(&words).expect("a list of texts")
         }
-        _ => {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Fraction(_) | Value::Map(_) => {
             let message = format!("expected a command line or a list of words, found {}", node.kind());
             return Err(under(Mistake::new(node.mark, message).hint("for example: shell: [bin/reindex, --fast]")));
         }

@@ -171,7 +171,12 @@ impl Tree<'_> {
                 Some(key) => entries.push((key, node)),
                 None => match node.value {
                     Value::Text(text) => *waiting = Some(Key { mark, text }),
-                    _ => {
+                    Value::Null
+                    | Value::Bool(_)
+                    | Value::Number(_)
+                    | Value::Fraction(_)
+                    | Value::List(_)
+                    | Value::Map(_) => {
                         return Err(Mistake::new(mark, format!("a key is text, and this is {}", node.kind()))
                             .hint("put it into quotes"));
                     }
