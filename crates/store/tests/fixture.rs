@@ -36,7 +36,7 @@ fn write(store: &mut dyn Store, schema: u32) {
     assert_eq!(store.reserve(&Reservation::Token(token)), Ok(Reserved::Done));
     let first = store.reserve_ids(1_000, 100).unwrap();
     let loaded = store.claim(&[PartitionId(0)]).unwrap().remove(0);
-    let managed_by = (schema >= 3).then(|| "shop".to_owned());
+    let managed_by = (schema >= 4).then(|| "shop".to_owned());
     let definition = Definition {
         id: job,
         version: Version(1),
