@@ -56,6 +56,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         }
         Command::Backup(args) => cli::backup::backup(&common, out, &args),
         Command::Restore(args) => cli::backup::restore(out, &args),
+        Command::Schema => cli::out::print(&schema_text()),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { dir } => manual::pages(&dir),
         Command::Dev(args) => dev::run(&args),
@@ -65,6 +66,12 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Cron(command) => cli::cron::run(out, command),
         Command::Ask(command) => current_thread()?.block_on(ask(&common, out, command)),
     }
+}
+
+/// The job file's schema, as it is shipped.
+fn schema_text() -> String {
+    let text = serde_json::to_string_pretty(&file::schema::schema()).expect("a schema is plain data");
+    text + "\n"
 }
 
 pub(crate) fn current_thread() -> Result<tokio::runtime::Runtime, Failure> {

@@ -14,7 +14,7 @@ use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
 use rota_port::backup::{Backup, Contents, Error};
 use rota_port::logs::{LogKey, Logs};
 use rota_port::query::{Query, RunFilter};
-use rota_port::store::{Outcome, Reservation, Reserved, Scope, Store, Token};
+use rota_port::store::{Outcome, Reservation, Reserved, Scope, Store, StoredSecret, Token};
 use rota_store::backup::{
     OfflineError, Restore, RestoreError, Restored, Secrets, SqliteBackup, restore, write_offline,
 };
@@ -83,6 +83,25 @@ impl Shop {
             at: T,
         };
         Row::Worker { worker: worker.into(), state: WorkerState::Online }
+    }
+
+    /// A secret of the namespace, and a job with a header.
+    fn keep_secrets(&mut self) {
+        let (namespace, name, by) = ("shop".to_owned(), "PARTNER".to_owned(), "someone".to_owned());
+        let secret = StoredSecret { namespace, name, value: Secret("a secret".to_owned()), at: T, by };
+        assert_eq!(self.store.reserve(&Reservation::Secret(secret)), Ok(Reserved::Done));
+        let what = Reservation::JobName { app: self.app, name: "ping".to_owned(), at: T };
+        let Ok(Reserved::Job(ping)) = self.store.reserve(&what) else { panic!("the name is free") };
+        let Row::Definition(mut definition) = self.definition() else { panic!("it is one") };
+        (definition.id, definition.name) = (ping, "ping".to_owned());
+        definition.spec.schedule = When::Manual;
+        definition.spec.target = Target::Url {
+            method: "GET".to_owned(),
+            url: "https://partner.example/".to_owned(),
+            headers: [("Authorization".to_owned(), "a secret".to_owned())].into(),
+            body: String::new(),
+        };
+        self.commit(vec![Row::Definition(definition)]);
     }
 
     fn commit(&mut self, rows: Vec<Row>) {
@@ -290,7 +309,9 @@ fn a_clock_before_the_backup_is_refused() {
 #[test]
 fn without_the_key_it_is_asked_for_or_done_without() {
     let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    drop(Shop::open(old.path()));
+    let mut shop = Shop::open(old.path());
+    shop.keep_secrets();
+    drop(shop);
     let archive = taken(old.path(), Contents::default());
     assert!(!archive.windows(8).any(|window| window == b"a secret"));
     let refused = restored(&archive, &to(new.path())).unwrap_err();
@@ -313,7 +334,9 @@ fn without_the_key_it_is_asked_for_or_done_without() {
     let (mut store, query) = open(&without, 4).unwrap();
     assert!(query.workers(None).unwrap().is_empty());
     let claimed = store.claim(&[partition_of("shop", "pay", 4)]).unwrap();
-    assert_eq!(claimed[0].jobs.len(), 1, "all but the secrets is there");
+    assert_eq!(claimed[0].jobs.len(), 2, "all but the secrets is there");
+    let Target::Url { headers, .. } = &claimed[0].jobs[1].spec.target else { panic!("it calls a URL") };
+    assert!(headers.is_empty() && query.secrets().unwrap().is_empty());
 }
 
 #[test]

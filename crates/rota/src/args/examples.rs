@@ -48,6 +48,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("plan", &["rota plan -f shop.yaml", "rota plan -f shop.yaml --prune", "rota plan -f - < shop.yaml"]),
     ("apply", &["rota apply -f shop.yaml", "rota apply -f shop.yaml --prune --json"]),
     ("export", &["rota export", "rota export -f shop.yaml --managed-by shop"]),
+    ("schema", &["rota schema > job-file.schema.json"]),
     ("run", &["rota run nightly", "rota run nightly --param 2026-12-01 --no-follow --request-id settle-2026-12-01"]),
     ("runs", &["rota runs --since 1h", "rota runs --job nightly --state failed --limit 5 --json"]),
     ("why", &["rota why r91", "rota why nightly@02:00", "rota why nightly@2026-12-01T02:00:00+08:00 --json"]),

@@ -83,6 +83,8 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Make a data directory from an archive
     Restore(RestoreArgs),
+    /// Print the JSON schema of the job file
+    Schema,
     /// Print what a shell needs to complete commands
     Completions {
         /// The shell

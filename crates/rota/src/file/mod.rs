@@ -10,6 +10,7 @@ pub(crate) mod mistake;
 pub(crate) mod node;
 pub(crate) mod plan;
 mod reader;
+pub(crate) mod schema;
 pub(crate) mod show;
 pub(crate) mod wanted;
 mod yaml;

@@ -262,6 +262,10 @@ fn prepare(file: &Path, manifest: &Manifest, what: &Restore) -> rusqlite::Result
 /// Takes everything out that was sealed under a key which is not there.
 fn drop_secrets(conn: &Connection, file: &Path) -> rusqlite::Result<()> {
     conn.execute("DELETE FROM worker", [])?;
+    let has_secrets = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'secret'";
+    if conn.query_row(has_secrets, [], |row| row.get::<_, u32>(0))? > 0 {
+        conn.execute_batch("DELETE FROM secret; UPDATE definition SET headers = NULL WHERE headers IS NOT NULL")?;
+    }
     let dir = file.parent().expect("the database lies in a directory");
     let key = Key::open(&key_in(dir), false).and_then(|key| Ok(key.seal("rota", KEY_CHECK)?));
     let check = key.map_err(|error| {
