@@ -121,6 +121,8 @@ impl Machine {
                 self.jobs.set_held_why(ix, why);
             }
             let considered = match self.after_freeze(now, ix, slot) {
+                // It was due before the freeze, and its start lies after the thaw.
+                Thawing::Usual if self.hold_for_jitter(now, ix, slot) => Considered::Covered,
                 Thawing::Usual => self.consider(now, ix, slot, budget),
                 Thawing::Covered => Considered::Covered,
                 // It waits for its jitter now, and no longer for its pool.

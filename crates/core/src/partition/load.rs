@@ -27,6 +27,9 @@ impl Machine {
     #[must_use]
     pub fn new(config: Config, loaded: Loaded, now: Now) -> Machine {
         let fired_max = loaded.covered.iter().map(|(_, slot)| *slot).max().unwrap_or(loaded.mark).max(loaded.mark);
+        let began: BTreeMap<JobId, UnixMs> = loaded.jobs.iter().map(|job| (job.id, job.at)).collect();
+        let changes = loaded.jobs.iter().map(|job| job.pause.as_ref().map_or(job.at, |pause| job.at.max(pause.at)));
+        let changed_max = changes.max().unwrap_or(loaded.mark);
         let mut machine = Machine {
             config,
             partition: loaded.partition,
@@ -45,6 +48,7 @@ impl Machine {
             suspect_until: None,
             was_suspect: false,
             fired_max,
+            changed_max,
             ahead: ahead::Ahead::new(fired_max, loaded.mark),
             touched: Vec::new(),
             freezes: freeze::Freezes::new(loaded.freezes),
@@ -68,7 +72,7 @@ impl Machine {
         for open in open {
             machine.load_run(now, open);
         }
-        machine.place_jobs(now, &loaded.covered.into_iter().collect());
+        machine.place_jobs(now, &loaded.covered.into_iter().collect(), &began);
         let over: Vec<RunId> = machine.runs.runs.keys().collect();
         for id in over {
             if machine.runs.runs.contains_key(&id) {
@@ -114,7 +118,7 @@ impl Machine {
     }
 
     /// Puts every enabled job at its first slot that no row covers.
-    fn place_jobs(&mut self, now: Now, covered: &BTreeMap<JobId, UnixMs>) {
+    fn place_jobs(&mut self, now: Now, covered: &BTreeMap<JobId, UnixMs>, began: &BTreeMap<JobId, UnixMs>) {
         let all: Vec<jobs::JobIx> = self.jobs.all().map(|(ix, _)| ix).collect();
         for ix in all {
             let live = self.jobs.get(ix);
@@ -127,7 +131,9 @@ impl Machine {
                     let from = match stored {
                         Some(Exception::Covered(to)) => to,
                         Some(Exception::Armed(_)) | None => {
-                            self.mark.max(covered.get(&live.id).copied().unwrap_or(self.mark))
+                            let rows = covered.get(&live.id).copied().unwrap_or(self.mark);
+                            // What lies before its version was never its slot.
+                            self.mark.max(rows).max(began.get(&live.id).copied().unwrap_or(self.mark))
                         }
                     };
                     match schedule.next_after(from) {

@@ -108,8 +108,10 @@ impl Machine {
 
     /// Slots up to here belong to what was before a change: never before the mark, even if the wall
     /// clock is, and no further than what was covered while the wall clock is suspect.
-    pub(super) fn covered_until(&self, now: Now) -> UnixMs {
-        let covered = self.processed.max(self.mark).max(self.fired_max);
-        if self.clock.is_good() { covered.max(now.wall) } else { covered }
+    /// And never before an earlier change, which a step back of the clock and a restart may hide.
+    pub(super) fn covered_until(&mut self, now: Now) -> UnixMs {
+        let covered = self.processed.max(self.mark).max(self.fired_max).max(self.changed_max);
+        self.changed_max = if self.clock.is_good() { covered.max(now.wall) } else { covered };
+        self.changed_max
     }
 }

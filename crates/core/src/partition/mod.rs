@@ -86,6 +86,8 @@ pub struct Machine {
     /// Slots up to here came while the wall clock was suspect.
     suspect_until: Option<UnixMs>,
     was_suspect: bool,
+    /// The latest instant at which a definition or a pause took effect.
+    changed_max: UnixMs,
     /// The latest slot that has a row.
     fired_max: UnixMs,
     ahead: ahead::Ahead,

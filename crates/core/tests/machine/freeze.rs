@@ -186,3 +186,24 @@ fn what_a_thaw_fires_still_waits_for_its_jitter() {
     rig.pass(3_000);
     assert_eq!(rig.sends.iter().map(|send| send.slot).collect::<Vec<_>>(), [slot]);
 }
+
+#[test]
+fn a_slot_that_waited_for_its_jitter_before_a_freeze_waits_for_it_after_the_thaw() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let mut spec = echo(When::EveryMs(600_000));
+    spec.jitter_ms = 300_000;
+    let job = rig.job("tick", spec);
+    rig.pass(601_000);
+    let slot = UnixMs(START + 600_000);
+    let offset = offset_ms(job, slot, 300_000);
+    assert!(offset > 20_000, "the slot of this job starts {offset} ms after itself");
+    freeze(&mut rig, None);
+    rig.restart(5_000);
+    rig.pass(2_000);
+    thaw(&mut rig, Missed::FireOnce);
+    rig.pass(offset - 10_000);
+    assert!(rig.sends.is_empty());
+    rig.pass(5_000);
+    assert_eq!(rig.sends.iter().map(|send| send.slot).collect::<Vec<_>>(), [slot]);
+}
