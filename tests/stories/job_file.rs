@@ -101,6 +101,13 @@ fn a_file_is_planned_applied_changed_and_exported() {
     check(&server, here, "apply -f shop.yaml", 0, &["applied 1"]);
     assert_eq!(server.api.get("/api/v1/jobs/nightly-settle")["version"], 2);
 
+    // What narrows a schedule moves its slots, too.
+    let narrowed = SHOP
+        .replace("0 0 2 * * ?", "0 30 3 * * ?")
+        .replace("    every: 30s\n", "    every: 30s\n    active: {from: \"2098-01-01T00:00:00Z\"}\n");
+    write(here, "shop.yaml", &narrowed);
+    check(&server, here, "plan -f shop.yaml", 2, &["~ edit    ping-partner", "active.from", "-> 2098-01-01"]);
+
     // What is there comes out as a file that asks for what is there.
     let (code, exported) = ask(&server, here, "export", "");
     assert_eq!(code, 0, "{exported}");

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use axum::extract::FromRequestParts;
 use http::header::AUTHORIZATION;
@@ -23,11 +23,17 @@ pub(crate) const TOKENS_MAX: usize = 2;
 
 /// The valid tokens.
 #[derive(Default)]
-pub(crate) struct Tokens(RwLock<BTreeMap<[u8; 32], Scope>>);
+pub(crate) struct Tokens {
+    table: RwLock<BTreeMap<[u8; 32], Scope>>,
+    /// Held while the table is read anew, so that what was read last is what stays.
+    loading: Mutex<()>,
+}
 
 impl Tokens {
-    /// Replaces the table. Of each app's worker tokens, and of the read tokens, the newest [`TOKENS_MAX`] are valid.
-    pub(crate) fn set(&self, mut tokens: Vec<Token>) {
+    /// Replaces the table by what is durable, which `read` gives. Of each app's worker tokens, and of the read tokens, the newest [`TOKENS_MAX`] are valid.
+    pub(crate) fn load<E>(&self, read: impl FnOnce() -> Result<Vec<Token>, E>) -> Result<(), E> {
+        let _turn = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = read()?;
         tokens.sort_by_key(|token| std::cmp::Reverse(token.at));
         let mut of_scope: BTreeMap<Scope, usize> = BTreeMap::new();
         let mut table = BTreeMap::new();
@@ -39,7 +45,8 @@ impl Tokens {
                 table.insert(token.hash, token.scope);
             }
         }
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = table;
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+        Ok(())
     }
 
     fn scope(&self, token: &str) -> Option<Scope> {
@@ -48,7 +55,7 @@ impl Tokens {
 
     /// What the token with this digest opens.
     pub(crate) fn scope_of(&self, hash: &[u8; 32]) -> Option<Scope> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(hash).cloned()
+        self.table.read().unwrap_or_else(PoisonError::into_inner).get(hash).cloned()
     }
 }
 
@@ -251,7 +258,7 @@ mod tests {
     fn the_newest_two_tokens_of_a_scope_are_valid() {
         let tokens = Tokens::default();
         let token = |text: &str, scope: Scope, at| Token { hash: hash(text), scope, at: UnixMs(at) };
-        tokens.set(vec![
+        let durable = vec![
             token("oldest", Scope::Worker(AppId(1)), 1),
             token("newest", Scope::Worker(AppId(1)), 3),
             token("middle", Scope::Worker(AppId(1)), 2),
@@ -260,7 +267,8 @@ mod tests {
             token("second", Scope::Read, 2),
             token("third", Scope::Read, 3),
             token("admin", Scope::Admin, 0),
-        ]);
+        ];
+        assert_eq!(tokens.load(|| Ok::<_, ()>(durable)), Ok(()));
         assert_eq!(tokens.scope("oldest"), None);
         assert_eq!(tokens.scope("middle"), Some(Scope::Worker(AppId(1))));
         assert_eq!(tokens.scope("newest"), Some(Scope::Worker(AppId(1))));

@@ -256,7 +256,7 @@ async fn edit(
     // A job that has finished fires again if its new schedule has a slot to come.
     let standing = if current.state == JobState::Paused { JobState::Paused } else { JobState::Enabled };
     let probe = spec::compile(&spec, current.id, app.id, &current.name, standing)?;
-    if spec.schedule != current.spec.schedule || spec.zone != current.spec.zone {
+    if !spec.has_slots_of(&current.spec) {
         spec::check_slots(&spec, &probe, now)?;
     }
     let wanted = body.paused.map(|paused| if paused { JobState::Paused } else { JobState::Enabled });

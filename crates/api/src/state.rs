@@ -184,7 +184,7 @@ impl State {
             closing: CancellationToken::new(),
             feed: Feed::default(),
         };
-        state.tokens.set(state.query.tokens()?);
+        state.tokens.load(|| state.query.tokens())?;
         for app in state.query.apps()? {
             state.put_app(app);
         }

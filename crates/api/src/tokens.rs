@@ -85,12 +85,7 @@ pub(crate) async fn keep(state: Arc<State>, token: Token) -> Result<(), Refusal>
             return Err(Refusal::internal(reserved));
         }
     }
-    state
-        .read(|state| {
-            state.tokens.set(state.query.tokens()?);
-            Ok(())
-        })
-        .await
+    state.read(|state| Ok(state.tokens.load(|| state.query.tokens())?)).await
 }
 
 fn shown(state: &State, token: &Token) -> Result<rest::Token, Refusal> {

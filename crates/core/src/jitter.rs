@@ -3,6 +3,8 @@
 //!
 //! How long a slot waits follows from its job and itself, nothing else: the same on every server and after a restart.
 
+use rota_cron::mix;
+
 use crate::id::JobId;
 use crate::time::UnixMs;
 
@@ -13,14 +15,6 @@ pub fn offset_ms(job: JobId, slot: UnixMs, jitter_ms: u64) -> u64 {
         return 0;
     }
     mix(mix(u64::from(job.0)) ^ slot.0.cast_unsigned()) % jitter_ms
-}
-
-/// The finalizer of SplitMix64: every bit of the input moves half of the output.
-fn mix(input: u64) -> u64 {
-    let input = input.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let input = (input ^ (input >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let input = (input ^ (input >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    input ^ (input >> 31)
 }
 
 #[cfg(test)]

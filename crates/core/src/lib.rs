@@ -19,6 +19,7 @@ pub mod partition;
 pub mod restore;
 pub mod retry;
 pub mod route;
+pub mod target;
 pub mod template;
 pub mod time;
 pub mod trace;

@@ -1,6 +1,7 @@
 //! Retries: which ends are tried again, how often, and after what pause. Pure: the pause of a retry
 //! follows from its shard and its number, so that a restart waits as long as was decided before.
 
+use rota_cron::mix;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::RunState;
@@ -132,14 +133,6 @@ impl Retry {
         }
         Ok(())
     }
-}
-
-/// The finalizer of SplitMix64: every bit of the input moves half of the output.
-fn mix(input: u64) -> u64 {
-    let input = input.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let input = (input ^ (input >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let input = (input ^ (input >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    input ^ (input >> 31)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use rota_cron::mix;
+
 use crate::id::{AttemptId, RunId};
 
 /// Runs in a million that are traced, and what sets the ids of one store apart from those of others.
@@ -35,26 +37,26 @@ impl Sampler {
     /// Whether a run is traced.
     #[must_use]
     pub fn takes(&self, run: RunId) -> bool {
-        self.per_million > 0 && self.mix(run.0, 1) % 1_000_000 < u64::from(self.per_million)
+        self.per_million > 0 && self.draw(run.0, 1) % 1_000_000 < u64::from(self.per_million)
     }
 
     /// A run's trace.
     #[must_use]
     pub fn trace(&self, run: RunId) -> TraceId {
         // Never all zero, which no trace may be.
-        TraceId(u128::from(self.mix(run.0, 2)) << 64 | u128::from(self.mix(run.0, 3) | 1))
+        TraceId(u128::from(self.draw(run.0, 2)) << 64 | u128::from(self.draw(run.0, 3) | 1))
     }
 
     /// The span of the run as a whole.
     #[must_use]
     pub fn run_span(&self, run: RunId) -> SpanId {
-        SpanId(self.mix(run.0, 4) | 1)
+        SpanId(self.draw(run.0, 4) | 1)
     }
 
     /// The span of one attempt.
     #[must_use]
     pub fn attempt_span(&self, attempt: AttemptId) -> SpanId {
-        SpanId(self.mix(attempt.0, 5) | 1)
+        SpanId(self.draw(attempt.0, 5) | 1)
     }
 
     /// The header `traceparent` for the call that dispatches an attempt; none if its run is not traced.
@@ -63,12 +65,10 @@ impl Sampler {
         self.takes(run).then(|| format!("00-{}-{}-01", self.trace(run), self.attempt_span(attempt)))
     }
 
-    /// Sebastiano Vigna's SplitMix64: every bit of the result depends on every bit of the input.
-    fn mix(&self, id: u64, what: u64) -> u64 {
-        let mut mixed = id.wrapping_add(self.salt).wrapping_add(what.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+    /// A number of its own for each thing that is drawn of an id; `what` counts from 1.
+    fn draw(&self, id: u64, what: u64) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        mix(id.wrapping_add(self.salt).wrapping_add((what - 1).wrapping_mul(STEP)))
     }
 }
 

@@ -29,8 +29,10 @@ pub(crate) fn pick(seed: u64, field: Field, below: u16) -> u16 {
     crate::civil::narrow((mixed % u64::from(below)).cast_signed())
 }
 
-/// The finalizer of SplitMix64: every bit of the input moves half of the output.
-fn mix(input: u64) -> u64 {
+/// Sebastiano Vigna's SplitMix64, one step: every bit of the input moves half of the output. What is drawn from a
+/// name or an id, and must stay the same for ever, is drawn with this.
+#[must_use]
+pub fn mix(input: u64) -> u64 {
     let input = input.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let input = (input ^ (input >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let input = (input ^ (input >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -50,7 +50,7 @@ pub use cron::{Cron, Dialect};
 pub use dst::{Dst, DstPolicy, Gap, Overlap};
 pub use error::{Error, ErrorCode};
 pub use explain::Lang;
-pub use hash::seed_of;
+pub use hash::{mix, seed_of};
 pub use open::Active;
 pub use schedule::{Kind, PERIOD_MAX_MS, PERIOD_MIN_MS, Schedule, Slots};
 pub use stamp::{BadFormat, DIRECTIVES, DateFormat, Step};

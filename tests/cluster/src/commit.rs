@@ -104,8 +104,9 @@ impl World {
         }
         let epoch = self.store.part(batch.partition).epoch;
         let changes = match self.store.commit(faulty.as_ref().unwrap_or(batch)) {
-            Ok(Applied::Changed(_)) if batch.epoch != epoch => {
-                let text = format!("batch {} of term {} is applied in term {epoch}", batch.seq, batch.epoch);
+            // Also what changes nothing: whoever is told so believes that its batch is durable.
+            Ok(Applied::Changed(_) | Applied::Repeated) if batch.epoch != epoch => {
+                let text = format!("batch {} of term {} is taken in term {epoch}", batch.seq, batch.epoch);
                 self.note(Err(Rule::Term.broken(text)));
                 return true;
             }

@@ -306,3 +306,18 @@ async fn changes_that_cannot_be_meant_are_told_apart() {
         assert_eq!(done["results"][0]["error"]["field"], field, "{change}: {done}");
     }
 }
+
+#[tokio::test]
+async fn an_edit_that_leaves_no_slot_is_refused_whatever_it_narrows() {
+    let world = World::new();
+    world.admin("POST", "/api/v1/jobs", job("copy")).await;
+    for (key, value) in
+        [("calendar", json!({"exclude": ["mon-sun"]})), ("active", json!({"until": "2020-01-01T00:00:00Z"}))]
+    {
+        let mut spec = job("copy");
+        spec[key] = value.clone();
+        let (status, code, ..) = world.refused("PUT", "/api/v1/jobs/copy", spec).await;
+        assert_eq!((status, code.as_str()), (400, "invalid"), "{key}: {value}");
+    }
+    assert_eq!(world.get("/api/v1/jobs/copy").await["version"], 1);
+}

@@ -12,21 +12,23 @@ use crate::time::{Now, UnixMs};
 use crate::why::Why;
 
 impl Machine {
-    pub(super) fn watch_start(&mut self, now: Now, id: RunId) {
+    /// Milliseconds for which a run has waited for its first dispatch. A rerun's slot is that of the run which it
+    /// repeats and says nothing of that.
+    fn waited_ms(&self, now: Now, id: RunId) -> Option<u64> {
         let run = self.runs.run(id);
-        if let Some(start_ms) = run.policy.timeout.start_ms {
-            // A rerun's slot is that of the run which it repeats.
-            let late = match run.origin {
-                Origin::Rerun => 0,
-                Origin::Manual | Origin::Api => now.wall.0.saturating_sub(run.slot.0),
-                Origin::Schedule => {
-                    let offset_ms = jitter::offset_ms(run.job, run.slot, run.policy.jitter_ms);
-                    let start = run.slot.plus_ms(i64::try_from(offset_ms).unwrap_or(i64::MAX));
-                    now.wall.0.saturating_sub(start.0)
-                }
-            };
-            let late = u64::try_from(late).unwrap_or(0);
-            let at = now.mono.plus(start_ms.saturating_sub(late));
+        let jitter_ms = match run.origin {
+            Origin::Rerun => return None,
+            Origin::Manual | Origin::Api => 0,
+            Origin::Schedule => jitter::offset_ms(run.job, run.slot, run.policy.jitter_ms),
+        };
+        let start = run.slot.plus_ms(i64::try_from(jitter_ms).unwrap_or(i64::MAX));
+        Some(u64::try_from(now.wall.0.saturating_sub(start.0)).unwrap_or(0))
+    }
+
+    pub(super) fn watch_start(&mut self, now: Now, id: RunId) {
+        if let Some(start_ms) = self.runs.run(id).policy.timeout.start_ms {
+            let waited = self.waited_ms(now, id).unwrap_or(0);
+            let at = now.mono.plus(start_ms.saturating_sub(waited));
             self.timers.add(at, Timer::StartDeadline(id));
         }
     }
@@ -90,12 +92,12 @@ impl Machine {
     pub(super) fn start_deadline_over(&mut self, now: Now, id: RunId) {
         let Some(run) = self.runs.runs.get(&id) else { return };
         let Some(start_ms) = run.policy.timeout.start_ms else { return };
-        let waited = u64::try_from(now.wall.0.saturating_sub(run.slot.0)).unwrap_or(0);
         if !self.clock.is_good() {
             self.timers.add(now.mono.plus(1_000), Timer::StartDeadline(id));
             return;
         }
-        if waited < start_ms {
+        // The wall clock may have been set since the timer was.
+        if self.waited_ms(now, id).is_some_and(|waited| waited < start_ms) {
             self.watch_start(now, id);
             return;
         }

@@ -2,7 +2,7 @@
 
 use rota_core::jitter::offset_ms;
 use rota_core::job::{Active, Calendar, JobState, Spec, When};
-use rota_core::partition::{Answer, Outcome};
+use rota_core::partition::{Answer, Input, Outcome, SendOutcome};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_port::store::Store as _;
@@ -211,4 +211,28 @@ fn a_specification_of_an_older_version_is_read() {
         assert!(stored.get(key).is_none(), "{key} is stored though it says nothing");
     }
     assert_eq!(serde_json::from_value::<Spec>(stored).unwrap(), spec);
+}
+
+#[test]
+fn a_start_deadline_counts_from_the_start_and_not_from_the_slot() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let mut spec = jittered(When::EveryMs(600_000), 300_000);
+    spec.timeout.start_ms = Some(5_000);
+    let job = rig.job("tick", spec);
+    let offset = offset_ms(job, UnixMs(START + 600_000), 300_000);
+    assert!(offset > 30_000, "the slot of this job starts {offset} ms after itself");
+    rig.pass(600_000 + offset);
+    let send = rig.take_send();
+    // Nobody takes it, and the clock is set back by less than it lies behind the slot.
+    rig.shift_wall(-10_000);
+    let mut sends = vec![send.attempt];
+    for _ in 0..60 {
+        for attempt in sends.drain(..) {
+            rig.step(Input::Sent { attempt, outcome: SendOutcome::NotStarted(Why::ConnectFailed) });
+        }
+        rig.silence(100);
+        sends.extend(rig.sends.drain(..).map(|send| send.attempt));
+    }
+    assert!(!rig.run(send.run).state.is_terminal(), "it is not 5 s after its start yet");
 }

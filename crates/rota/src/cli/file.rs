@@ -264,7 +264,7 @@ async fn make(client: &Client, source: &Source, args: &FileArgs, is_json: bool) 
     let server: Server = client.get(Path::of(&["server"])).await?;
     let now = UnixMs::parse_rfc3339(&server.now)
         .map_err(|_| Failure::failed("unexpected_answer", "the server's clock cannot be read"))?;
-    let apps: Page<App> = client.get(Path::of(&["apps"])).await?;
+    let apps: Vec<App> = client.all(Path::of(&["apps"]), usize::MAX).await?;
     let mut jobs = BTreeMap::new();
     if let Some(name) = &source.manages {
         for job in all_jobs(client, Some(name), None).await? {
@@ -280,7 +280,7 @@ async fn make(client: &Client, source: &Source, args: &FileArgs, is_json: bool) 
         found.extend(page.items);
     }
     jobs.extend(found.into_iter().map(|job| (job.spec.name.clone(), job)));
-    let view = View { file: source.manages.clone(), jobs, apps: apps.items, zone: server.timezone, now };
+    let view = View { file: source.manages.clone(), jobs, apps, zone: server.timezone, now };
     let wish = Wish { prune: args.prune, take_over: args.take_over };
     // The namespace of the call is that of jobs whose file names none.
     let mut wanted = source.wanted.clone();
@@ -295,23 +295,13 @@ async fn make(client: &Client, source: &Source, args: &FileArgs, is_json: bool) 
 }
 
 async fn all_jobs(client: &Client, managed_by: Option<&str>, app: Option<&str>) -> Result<Vec<Job>, Failure> {
-    let mut jobs = Vec::new();
-    let mut after: Option<String> = None;
-    loop {
-        let path = Path::of(&["jobs"]).with("managed_by", managed_by).with("app", app);
-        let path = path.with("limit", Some("1000")).with("after", after.as_ref());
-        let page: Page<Job> = client.get(path).await?;
-        jobs.extend(page.items);
-        match page.next {
-            Some(next) if after.as_ref() != Some(&next) => after = Some(next),
-            _ => return Ok(jobs),
-        }
-    }
+    let path = Path::of(&["jobs"]).with("managed_by", managed_by).with("app", app);
+    client.all(path, usize::MAX).await
 }
 
 pub(crate) async fn run_export(client: &Client, out: Out, args: &ExportArgs) -> Result<(), Failure> {
     let mut jobs = all_jobs(client, args.managed_by.as_deref(), args.app.as_deref()).await?;
-    let apps: Page<App> = client.get(Path::of(&["apps"])).await?;
+    let apps: Vec<App> = client.all(Path::of(&["apps"]), usize::MAX).await?;
     jobs.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
     let hides =
         |job: &Job| job.spec.http.as_ref().is_some_and(|http| http.headers.values().any(|value| value == "***"));
@@ -320,7 +310,7 @@ pub(crate) async fn run_export(client: &Client, out: Out, args: &ExportArgs) -> 
     let export = Export {
         name: args.managed_by.as_deref(),
         namespace: client.namespace(),
-        apps: &apps.items,
+        apps: &apps,
         jobs: &jobs,
         left_out: &left_out,
     };

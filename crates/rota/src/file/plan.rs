@@ -215,45 +215,47 @@ fn refuse(mut step: Step, code: &str, message: String, hint: &str) -> Step {
     step
 }
 
+/// A job that is not there yet.
+fn create_step(job: &wanted::Job, settled: rota_api::Canonical, file: &Wanted, view: &View) -> Result<Step, Error> {
+    if let Some(never) = settled.never {
+        return Err(never);
+    }
+    let (name, wanted) = (&job.spec.name, settled.spec);
+    let app = wanted.app.as_deref();
+    let is_known = app.is_none_or(|app| {
+        view.apps.iter().any(|known| known.name == app) || file.apps.iter().any(|made| made.name == app)
+    });
+    if !is_known {
+        let app = app.unwrap_or_default();
+        return Err(Error {
+            code: "app_unknown".to_owned(),
+            message: format!("there is no app `{app}`"),
+            field: Some("app".to_owned()),
+            hint: Some(format!("make it with the jobs: apps: {{{app}: }}")),
+        });
+    }
+    let mut step = nothing(name, None);
+    step.does = Does::Create;
+    step.changes = changes(&JobSpec { name: name.clone(), ..JobSpec::default() }, &wanted);
+    step.slots_after = if wanted.paused == Some(true) { Vec::new() } else { settled.next_slots };
+    let reason = job.reason.clone();
+    step.change = Some(JobChange { op: Op::Create, job: None, spec: Some(wanted), version: None, reason });
+    Ok(step)
+}
+
 fn step(job: &wanted::Job, file: &Wanted, view: &View, wish: Wish) -> Result<Step, Error> {
     let name = &job.spec.name;
     let there = view.jobs.get(name);
     let settled = rota_api::canonical(&job.spec, there.map(|job| job.id), &view.zone, view.now)?;
+    let Some(there) = there else { return create_step(job, settled, file, view) };
     let mut wanted = settled.spec;
-    let Some(there) = there else {
-        if let Some(never) = settled.never {
-            return Err(never);
-        }
-        let app = wanted.app.as_deref();
-        let is_known = app.is_none_or(|app| {
-            view.apps.iter().any(|known| known.name == app) || file.apps.iter().any(|made| made.name == app)
-        });
-        if !is_known {
-            let app = app.unwrap_or_default();
-            return Err(Error {
-                code: "app_unknown".to_owned(),
-                message: format!("there is no app `{app}`"),
-                field: Some("app".to_owned()),
-                hint: Some(format!("make it with the jobs: apps: {{{app}: }}")),
-            });
-        }
-        let is_paused = wanted.paused == Some(true);
-        let mut step = nothing(name, None);
-        step.does = Does::Create;
-        step.changes = changes(&JobSpec { name: name.clone(), ..JobSpec::default() }, &wanted);
-        step.slots_after = if is_paused { Vec::new() } else { settled.next_slots };
-        let change =
-            JobChange { op: Op::Create, job: None, spec: Some(wanted), version: None, reason: job.reason.clone() };
-        step.change = Some(change);
-        return Ok(step);
-    };
     // A reader is not shown what the headers hold, and compares only which there are.
     hide_like(&mut wanted, &there.spec);
     let pause = Pausing::of(job, there, view.file.as_deref());
     let plain = |spec: &JobSpec| JobSpec { paused: None, ..spec.clone() };
     let mut step = nothing(name, Some(there));
     let differences = changes(&plain(&there.spec), &plain(&wanted));
-    let has_new_schedule = there.spec.timezone != wanted.timezone || schedule(&there.spec) != schedule(&wanted);
+    let has_new_schedule = slots_of(&there.spec) != slots_of(&wanted);
     if let Some(never) = settled.never.filter(|_| has_new_schedule) {
         return Err(never);
     }
@@ -324,8 +326,10 @@ fn step(job: &wanted::Job, file: &Wanted, view: &View, wish: Wish) -> Result<Ste
     Ok(step)
 }
 
-fn schedule(spec: &JobSpec) -> [&Option<String>; 4] {
-    [&spec.cron, &spec.every, &spec.delay, &spec.at]
+/// Those keys that the slots follow from, and no other.
+fn slots_of(spec: &JobSpec) -> JobSpec {
+    let JobSpec { cron, every, delay, at, timezone, dst, calendar, active, .. } = spec.clone();
+    JobSpec { cron, every, delay, at, timezone, dst, calendar, active, ..JobSpec::default() }
 }
 
 fn is_of_file(by: &str, file: Option<&str>) -> bool {
