@@ -1,7 +1,7 @@
 //! The job file: planned, applied, exported, with the exit codes that scripts rely on.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use serde_json::json;
 
@@ -106,7 +106,8 @@ fn a_file_is_planned_applied_changed_and_exported() {
         .replace("0 0 2 * * ?", "0 30 3 * * ?")
         .replace("    every: 30s\n", "    every: 30s\n    active: {from: \"2098-01-01T00:00:00Z\"}\n");
     write(here, "shop.yaml", &narrowed);
-    check(&server, here, "plan -f shop.yaml", 2, &["~ edit    ping-partner", "active.from", "-> 2098-01-01"]);
+    let moved = ["~ edit    ping-partner", "active.from", "-> 01-01 08:00:00, 01-01 08:00:30"];
+    check(&server, here, "plan -f shop.yaml", 2, &moved);
 
     // What is there comes out as a file that asks for what is there.
     let (code, exported) = ask(&server, here, "export", "");
@@ -179,27 +180,40 @@ fn mistakes_are_told_with_their_place_and_change_nothing() {
     assert_eq!(server.stop(), 0);
 }
 
+/// A file of 1,500 jobs: two batches.
+fn many() -> String {
+    let jobs = (0..1_500).map(|number| format!("  job-{number}: {{app: etl, handler: h, every: 1h}}\n"));
+    std::iter::once("version: 1\napps: {etl: {}}\njobs:\n".to_owned()).chain(jobs).collect()
+}
+
+fn begin_apply(server: &Server, folder: &Path) -> Child {
+    let url = format!("http://{}", server.api.address);
+    let mut command = rota(folder);
+    command.args(["apply", "-f", "many.yaml", "--server", &url, "--token", &server.api.token]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn two_applies_of_one_file_at_once_both_end_well() {
+    let folder = Folder::new();
+    let here = folder.path();
+    let server = Server::start(here, &[]);
+    write(here, "many.yaml", &many());
+    for child in [begin_apply(&server, here), begin_apply(&server, here)] {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    check(&server, here, "plan -f many.yaml", 0, &["nothing to do; 1,500 unchanged"]);
+    assert_eq!(server.stop(), 0);
+}
+
 #[test]
 fn an_apply_that_was_interrupted_goes_on_where_it_was() {
     let folder = Folder::new();
     let here = folder.path();
     let server = Server::start(here, &[]);
-    let mut many = String::from("version: 1\napps: {etl: {}}\njobs:\n");
-    for number in 0..1_500 {
-        many.push_str(&format!("  job-{number}: {{app: etl, handler: h, every: 1h}}\n"));
-    }
-    write(here, "many.yaml", &many);
-    let mut command = rota(here);
-    command.args([
-        "apply",
-        "-f",
-        "many.yaml",
-        "--server",
-        &format!("http://{}", server.api.address),
-        "--token",
-        &server.api.token,
-    ]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    write(here, "many.yaml", &many());
+    let mut child = begin_apply(&server, here);
     let count = || server.api.get("/api/v1/jobs?limit=1")["items"].as_array().unwrap().len();
     crate::clock::wait_for("the first jobs", count, |count| *count > 0);
     // It may have ended by itself, and then nothing is left to do.

@@ -1,8 +1,9 @@
 //! `rota plan`, `rota apply`, `rota export`: a job file and a server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::Path as FilePath;
+use std::time::{Duration, Instant};
 
 use rota_core::time::UnixMs;
 use rota_wire::rest::{App, BATCH_MAX, Batch, BatchDone, Changed, Job, JobChange, JobsNamed, Page, Server};
@@ -16,12 +17,14 @@ use crate::exit::Failure;
 use crate::file;
 use crate::file::emit::{self, Export};
 use crate::file::mistake::{Mistake, Shown};
-use crate::file::plan::{Plan, View, Wish, plan};
+use crate::file::plan::{Plan, Step, View, Wish, plan};
 use crate::file::show::{self, Style};
 use crate::file::wanted::{self, Wanted};
 
 /// The largest body of a batch; the server takes twice as much.
 const BATCH_BYTES_MAX: usize = 8 << 20;
+/// How long an apply waits for jobs that another call has begun to make.
+const OTHERS_MAX: Duration = Duration::from_secs(10);
 /// Mistakes that are told at once.
 const MISTAKES_MAX: usize = 20;
 /// The exit code of a plan with changes, and of a file that cannot be meant.
@@ -81,7 +84,8 @@ pub(crate) async fn run_apply(client: &Client, out: Out, args: &ApplyArgs) -> Re
     for step in &plan.apps {
         let _made: App = client.put(Path::of(&["apps", &step.app]), &step.put).await?;
     }
-    let applied = carry_out(&client, &source, &plan, &mut refused).await?;
+    let mut applied = carry_out(&client, &source, &plan, &mut refused).await?;
+    applied += carry_out_again(&client, &source, &args.file, &mut refused).await?;
     let has_failed = !refused.is_empty();
     if out.is_json {
         out.show(&Applied { plan, applied, refused }, |_| String::new())?;
@@ -125,6 +129,33 @@ async fn carry_out(
         progress.at(begin);
     }
     progress.end();
+    Ok(applied)
+}
+
+/// Plans those jobs again whose names were taken when they were to be made: another apply, or one that was stopped and
+/// whose batch is still being carried out, has them. A name that stays taken stays refused.
+async fn carry_out_again(
+    client: &Client,
+    source: &Source,
+    args: &FileArgs,
+    refused: &mut Vec<Refused>,
+) -> Result<usize, Failure> {
+    let begun = Instant::now();
+    let mut applied = 0;
+    let mut pause = Duration::from_millis(50);
+    let is_taken = |refused: &Refused| refused.error.code == "name_taken";
+    while refused.iter().any(is_taken) && begun.elapsed() < OTHERS_MAX {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+        let mut plan = make(client, source, args, true).await?;
+        let (taken, rest): (Vec<Refused>, Vec<Refused>) = std::mem::take(refused).into_iter().partition(is_taken);
+        *refused = rest;
+        let names: BTreeSet<&str> = taken.iter().map(|refused| refused.job.as_str()).collect();
+        plan.jobs.retain(|step| names.contains(step.job.as_str()));
+        let refusals = |step: &Step| Some(Refused { job: step.job.clone(), error: step.error.clone()? });
+        refused.extend(plan.jobs.iter().filter_map(refusals));
+        applied += carry_out(client, source, &plan, refused).await?;
+    }
     Ok(applied)
 }
 
