@@ -17,6 +17,7 @@ mod server;
 
 mod bad_input;
 mod bad_store;
+mod clock_steps;
 mod cron;
 mod docs;
 mod first_screen;

@@ -74,6 +74,13 @@ impl Server {
         self.process.take().expect("it runs").kill();
     }
 
+    /// What its process keeps in memory, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process().id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux tells");
+        line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+    }
+
     /// Ends it as a power cut would, and starts it at once.
     pub(crate) fn restart(&mut self) {
         self.kill();

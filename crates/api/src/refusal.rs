@@ -58,8 +58,8 @@ const HINTS: &[(Why, &str)] = &[
     (Why::VersionConflict, "read the job again, and put your change on top of it"),
     (Why::WorkerUnknown, "register, then go on"),
     (Why::WorkerIdTaken, "give each worker of the app its own name"),
-    (Why::ClockSuspect, "check the server's clock, then: POST /api/v1/server/confirm-clock"),
-    (Why::ClockBehind, "check the server's clock, then: POST /api/v1/server/confirm-clock"),
+    (Why::ClockSuspect, "check the server's clock; after a jump of more than a day: rota confirm-clock"),
+    (Why::ClockBehind, "set the server's clock right, or wait until it is past what was covered"),
     (Why::Frozen, "rota thaw ends a freeze; what runs goes on meanwhile"),
     (Why::Overloaded, "try again in a moment"),
 ];

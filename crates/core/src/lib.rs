@@ -9,6 +9,7 @@
 
 pub mod audit;
 pub mod batch;
+pub mod clock;
 pub mod freeze;
 pub mod id;
 pub mod jitter;

@@ -81,6 +81,7 @@ impl Intake for Handle {
     }
 
     fn confirm_clock(&self) {
+        self.shared.orders.put(|orders| orders.is_clock_confirmed = true);
         self.shared.enter((0..self.shared.partitions).map(|p| (PartitionId(p), Input::ConfirmClock)).collect());
     }
 

@@ -20,6 +20,7 @@ use rota_core::partition::{Effect, Input, Machine};
 use rota_core::time::{Mono, Now};
 use rota_port::executor::Outbound;
 
+use crate::clock::Sleep;
 use crate::failure::Failure;
 use crate::ids::Ids;
 use crate::outbox::{Lanes, Outbox, spoken_by};
@@ -64,6 +65,7 @@ pub(crate) struct Machines {
     effects: Vec<Effect>,
     outbox: Outbox,
     floor_at: Mono,
+    sleep: Sleep,
 }
 
 impl Machines {
@@ -85,6 +87,7 @@ impl Machines {
         }
         Machines {
             floor_at: shared.clock.mono(),
+            sleep: Sleep::watch(&shared.clock),
             shared,
             lanes,
             slots,
@@ -112,7 +115,7 @@ impl Machines {
             if arrivals.is_aborted {
                 return;
             }
-            let now = self.shared.clock.now();
+            let now = self.read_clock();
             self.shared.gauges.begin_round(now.mono);
             self.hear(now, &mut arrivals);
             if let Some(by) = arrivals.stop_by {
@@ -123,6 +126,18 @@ impl Machines {
             self.keep_house(now.mono);
             self.shared.gauges.end_round();
         }
+    }
+
+    /// Reads the clocks; a machine hears that the host has slept before it sees what they show.
+    fn read_clock(&mut self) -> Now {
+        let now = self.shared.clock.now();
+        if let Some(ms) = self.sleep.told(&self.shared.clock) {
+            tracing::info!(slept_ms = ms, "host_slept");
+            for partition in self.partitions() {
+                self.step(now, partition, Input::Slept(ms));
+            }
+        }
+        now
     }
 
     fn partitions(&self) -> Vec<PartitionId> {
@@ -291,7 +306,7 @@ impl Machines {
 
     fn turn_all_due(&mut self) {
         // The inputs may have taken a while, and what is due by now shall not wait for another round.
-        let now = self.shared.clock.now();
+        let now = self.read_clock();
         while let Some(&(at, partition)) = self.wakes.first()
             && at <= now.mono
         {
@@ -344,7 +359,7 @@ impl Machines {
     fn drain(mut self, by: Mono, mut arrivals: Arrivals) {
         let mut waits_for_room: BTreeSet<PartitionId> = self.partitions().into_iter().collect();
         loop {
-            let now = self.shared.clock.now();
+            let now = self.read_clock();
             for partition in std::mem::take(&mut waits_for_room) {
                 match self.slot(partition) {
                     Some(slot) if slot.in_flight < BATCHES_IN_FLIGHT_MAX => self.turn(now, partition),
@@ -365,7 +380,7 @@ impl Machines {
             if arrivals.is_aborted {
                 return;
             }
-            let now = self.shared.clock.now();
+            let now = self.read_clock();
             self.shared.gauges.begin_round(now.mono);
             arrivals.inputs.retain(|(_, input)| matches!(input, Input::Committed(_)));
             self.hear(now, &mut arrivals);
@@ -405,6 +420,7 @@ fn mints(input: &Input) -> bool {
         | Input::Sent { .. }
         | Input::Probed { .. }
         | Input::Cancelled { .. }
-        | Input::ConfirmClock => false,
+        | Input::ConfirmClock
+        | Input::Slept(_) => false,
     }
 }

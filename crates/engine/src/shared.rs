@@ -63,6 +63,8 @@ pub(crate) struct Orders {
     pub(crate) batches: VecDeque<Batch>,
     pub(crate) reservations: VecDeque<(Reservation, oneshot::Sender<Result<Reserved, Error>>)>,
     pub(crate) wants_reserve: bool,
+    /// An operator says that the clock is right.
+    pub(crate) is_clock_confirmed: bool,
     /// Set once, after the machines' thread has ended: what is here shall be durable by then.
     pub(crate) stop_by: Option<Mono>,
     /// Set once: stop now.
@@ -89,6 +91,7 @@ impl Orders {
         !self.batches.is_empty()
             || !self.reservations.is_empty()
             || self.wants_reserve
+            || self.is_clock_confirmed
             || self.stop_by.is_some()
             || self.is_aborted
     }

@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rota_core::batch::Batch;
+use rota_core::clock::Watch;
 use rota_core::id::{PartitionId, id_floor};
 use rota_core::partition::Input;
 use rota_core::time::{Mono, Now, UnixMs};
 use rota_port::store::{Error, Outcome, Reservation, Reserved, Store};
 use tokio::sync::oneshot;
 
+use crate::clock::Sleep;
 use crate::failure::Failure;
 use crate::handle::stopped;
 use crate::ids::{RESERVE_IDS, Reserve};
@@ -50,14 +52,17 @@ pub(crate) struct Writer {
     backoff: Option<(Mono, u64)>,
     upkeep_at: Mono,
     sweep_at: Mono,
+    /// A wall clock that has jumped would spoil things for good: rows would be swept, and ids would lie in a false
+    /// future ever after.
+    watch: Watch,
+    sleep: Sleep,
     stop_by: Option<Mono>,
 }
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, store: Box<dyn Store>, retention_ms: u64) -> Writer {
-        let now = shared.clock.mono();
+        let now = shared.clock.now();
         Writer {
-            shared,
             store,
             retention_ms,
             waiting: VecDeque::new(),
@@ -65,9 +70,12 @@ impl Writer {
             wants_reserve: false,
             group: Vec::new(),
             backoff: None,
-            upkeep_at: now,
-            sweep_at: now.plus(SWEEP_MS),
+            upkeep_at: now.mono,
+            sweep_at: now.mono.plus(SWEEP_MS),
+            watch: Watch::new(now),
+            sleep: Sleep::watch(&shared.clock),
             stop_by: None,
+            shared,
         }
     }
 
@@ -77,7 +85,7 @@ impl Writer {
             if self.take() {
                 return;
             }
-            let now = self.shared.clock.now();
+            let now = self.read_clock();
             if let Err(error) = self.pass(now) {
                 self.shared.fail(Failure::Store(error));
                 return;
@@ -85,7 +93,7 @@ impl Writer {
             if let Some(by) = self.stop_by {
                 let is_done = self.group.is_empty() && self.waiting.is_empty() && self.reservations.is_empty();
                 if is_done || self.shared.clock.mono() >= by {
-                    if is_done && let Err(error) = self.store.end(self.shared.clock.now().wall) {
+                    if is_done && let Err(error) = self.store.end(self.watch.believed(now)) {
                         tracing::warn!(%error, "end_not_noted");
                     }
                     for (_, sender) in self.reservations {
@@ -110,6 +118,9 @@ impl Writer {
                 self.waiting.append(&mut orders.batches);
                 self.reservations.append(&mut orders.reservations);
                 self.wants_reserve |= std::mem::take(&mut orders.wants_reserve);
+                if std::mem::take(&mut orders.is_clock_confirmed) {
+                    self.watch.confirm();
+                }
                 self.stop_by = orders.stop_by;
                 orders.is_aborted
             },
@@ -136,14 +147,24 @@ impl Writer {
             self.commit(now)?;
         }
         self.reserve()?;
-        self.keep_house(self.shared.clock.now())
+        let now = self.read_clock();
+        self.keep_house(now)
+    }
+
+    fn read_clock(&mut self) -> Now {
+        let now = self.shared.clock.now();
+        if let Some(ms) = self.sleep.told(&self.shared.clock) {
+            self.watch.slept(ms);
+        }
+        self.watch.look(now);
+        now
     }
 
     fn reserve_ids(&mut self, now: Now) -> Result<(), Error> {
         if !self.wants_reserve {
             return Ok(());
         }
-        let answer = self.store.reserve_ids(id_floor(now.wall), RESERVE_IDS);
+        let answer = self.store.reserve_ids(id_floor(self.watch.believed(now)), RESERVE_IDS);
         if let Some(first) = self.available(answer)? {
             self.wants_reserve = false;
             let reserve = Reserve { first, at: now.mono };
@@ -220,14 +241,15 @@ impl Writer {
             self.sweep_at = self.sweep_at.max(now.mono.plus(UPKEEP_LATE_MS));
             return Ok(());
         }
+        let wall = self.watch.believed(now);
         let is_idle = self.waiting.is_empty() && self.shared.orders.look(|orders| orders.batches.is_empty());
         if now.mono >= self.upkeep_at && (is_idle || now.mono >= self.upkeep_at.plus(UPKEEP_LATE_MS)) {
-            let has_more = put_off("upkeep", self.store.upkeep(now.wall))?.unwrap_or(false);
+            let has_more = put_off("upkeep", self.store.upkeep(wall))?.unwrap_or(false);
             self.upkeep_at = self.shared.clock.mono().plus(if has_more { 0 } else { UPKEEP_IDLE_MS });
         }
         if now.mono >= self.sweep_at {
             let retention_ms = i64::try_from(self.retention_ms).unwrap_or(i64::MAX);
-            let before = UnixMs(now.wall.0.saturating_sub(retention_ms));
+            let before = UnixMs(wall.0.saturating_sub(retention_ms));
             let dropped = put_off("sweep", self.store.sweep(before, self.shared.gauges.floor()))?;
             if let Some(segments @ 1..) = dropped {
                 tracing::info!(segments, before_ms = before.0, "segments_swept");
@@ -408,5 +430,22 @@ mod tests {
         writer.keep_house(now).unwrap();
         assert_eq!(lock(&asked).slices, 2);
         assert_eq!(lock(&asked).swept, [(UnixMs(now.wall.0 - 1_000), 77)]);
+    }
+
+    #[test]
+    fn nothing_is_swept_by_a_clock_that_has_jumped() {
+        let asked = Arc::new(Mutex::new(Asked::default()));
+        let mut writer = writer(&asked, 1_000);
+        let then = writer.shared.clock.now();
+        writer.sweep_at = then.mono;
+        let now = Now { wall: then.wall.plus_ms(8 * 24 * 3_600_000), mono: then.mono.plus(10) };
+        writer.watch.look(then);
+        writer.watch.look(now);
+        writer.keep_house(now).unwrap();
+        assert_eq!(lock(&asked).swept, [(UnixMs(then.wall.0 - 990), 0)]);
+        writer.watch.confirm();
+        writer.sweep_at = now.mono;
+        writer.keep_house(now).unwrap();
+        assert_eq!(lock(&asked).swept[1], (UnixMs(now.wall.0 - 1_000), 0));
     }
 }

@@ -12,7 +12,7 @@ use super::config::Config;
 use super::runs::{Attempt, Cause, Life, Phase, Run, Shard};
 use super::settle::Place;
 use super::timer::Timer;
-use super::{Machine, ahead, clock, fleet, freeze, jobs, pipeline, planted, publish, runs, timer};
+use super::{Machine, ahead, fleet, freeze, jobs, pipeline, planted, publish, runs, timer};
 use crate::batch::{self, AttemptState, Exception, Loaded, OpenRun, Origin, RunState};
 use crate::id::{Block, JobId, RunId, WorkerId};
 use crate::job::{Body, Definition, Delivery, Job, JobState, Overlap, Policy, Retry, Strategy, Target, Timeout};
@@ -37,7 +37,7 @@ impl Machine {
             ids: Block::default(),
             ids_at: now.mono,
             permits: limits::PENDING_MAX,
-            clock: clock::Watch::new(now),
+            clock: crate::clock::Watch::new(now),
             pipeline: pipeline::Pipeline::new(loaded.seq),
             jobs: jobs::Jobs::default(),
             fleet: fleet::Fleet::new(config.send_credits),

@@ -174,6 +174,8 @@ pub enum Input {
     },
     /// An operator says that the clock is right after a jump of more than a day.
     ConfirmClock,
+    /// The host slept for so many milliseconds since the last step: wall time that the monotonic clock did not see.
+    Slept(u64),
 }
 
 /// What is run again: everything as it was, but for the shards that had succeeded, if those are left out.

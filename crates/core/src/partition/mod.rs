@@ -16,7 +16,6 @@ mod admit;
 mod ahead;
 mod calls;
 mod check;
-mod clock;
 mod config;
 mod deadline;
 mod due;
@@ -73,7 +72,7 @@ pub struct Machine {
     ids_at: Mono,
     /// Shards that this partition may have admitted and not yet sent, out of the server's cap.
     permits: u32,
-    clock: clock::Watch,
+    clock: crate::clock::Watch,
     pipeline: pipeline::Pipeline,
     jobs: jobs::Jobs,
     fleet: fleet::Fleet,
@@ -100,6 +99,9 @@ pub struct Machine {
 impl Machine {
     /// Takes one step. Effects are pushed to `out`, in the order in which they have to be carried out.
     pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
+        if let Input::Slept(ms) = input {
+            self.clock.slept(ms);
+        }
         self.clock.look(now);
         if !self.clock.is_good() {
             self.was_suspect = true;
@@ -142,6 +144,8 @@ impl Machine {
             Input::Probed { attempt, answer } => self.probed(now, attempt, answer),
             Input::Cancelled { attempt, answer } => self.cancelled(now, attempt, answer),
             Input::ConfirmClock => self.clock.confirm(),
+            // Heard before the clocks were looked at.
+            Input::Slept(_) => {}
         }
     }
 

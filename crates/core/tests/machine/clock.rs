@@ -40,6 +40,20 @@ fn a_jump_of_more_than_a_day_waits_for_an_operator() {
 }
 
 #[test]
+fn a_host_that_slept_is_late_and_its_clock_is_believed() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    rig.job("tick", echo(When::EveryMs(10_000)));
+    rig.shift_wall(25 * HOUR_MS);
+    rig.step(Input::Slept(25 * 3_600_000));
+    assert_eq!(rig.snapshot().suspended, None);
+    rig.step(Input::Turn);
+    assert_eq!(rig.sends.len(), 1);
+    assert_eq!(story(&rig.runs())[0], "10..89990 x8999 skipped/misfire");
+    rig.check_ledger();
+}
+
+#[test]
 fn slots_of_a_suspended_time_say_so_and_later_misfires_do_not() {
     let mut rig = Rig::new();
     rig.worker(1);

@@ -57,6 +57,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("top", &["rota top failing", "rota top late --since 1h --app etl", "rota top slow --limit 5"]),
     ("freeze", &["rota freeze --reason 'the database is restored'", "rota freeze --reason 'disk full' --app etl"]),
     ("thaw", &["rota thaw", "rota thaw --missed fire_once --app etl"]),
+    ("confirm-clock", &["rota confirm-clock"]),
     ("logs", &["rota logs r91", "rota logs r91 --follow --shard 1"]),
     ("kill", &["rota kill r91"]),
     ("workers", &["rota workers", "rota workers --app etl"]),

@@ -142,6 +142,8 @@ pub(crate) enum Ask {
     Freeze(FreezeArgs),
     /// End a freeze
     Thaw(ThawArgs),
+    /// Say that the server's clock is right, after it jumped by more than a day
+    ConfirmClock,
     /// List workers
     Workers {
         /// Only those of this app
@@ -242,6 +244,7 @@ mod tests {
             "top failing --since 1h --limit 3 --app e",
             "freeze --reason fire --app e",
             "thaw --missed fire_once",
+            "confirm-clock --json",
             "rerun r123 --failed-shards --no-follow --request-id x",
             "job history a --json",
             "job diff a 1 2",

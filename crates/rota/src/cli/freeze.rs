@@ -1,6 +1,6 @@
-//! `rota freeze` and `rota thaw`.
+//! What stops and starts everything: `rota freeze`, `rota thaw` and `rota confirm-clock`.
 
-use rota_wire::rest::{FreezeAsk, Frozen, FrozenNow, ThawAsk};
+use rota_wire::rest::{FreezeAsk, Frozen, FrozenNow, Server, ThawAsk};
 
 use super::client::{Client, Path};
 use super::out::Out;
@@ -30,6 +30,11 @@ pub(crate) async fn thaw(client: &Client, out: Out, args: ThawArgs) -> Result<()
         };
         format!("{what}\n{}", list(&now.frozen))
     })
+}
+
+pub(crate) async fn confirm_clock(client: &Client, out: Out) -> Result<(), Failure> {
+    let server: Server = client.post(Path::of(&["server", "confirm-clock"]), &serde_json::json!({})).await?;
+    out.show(&server, |server| format!("the clock is taken as right: it is {}\n", server.now))
 }
 
 /// One line for each open freeze.
