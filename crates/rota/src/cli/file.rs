@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::Path as FilePath;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rota_core::time::UnixMs;
 use rota_wire::rest::{App, BATCH_MAX, Batch, BatchDone, Changed, Job, JobChange, JobsNamed, Page, Server};
@@ -140,7 +140,7 @@ async fn carry_out_again(
     args: &FileArgs,
     refused: &mut Vec<Refused>,
 ) -> Result<usize, Failure> {
-    let begun = Instant::now();
+    let begun = tokio::time::Instant::now();
     let mut applied = 0;
     let mut pause = Duration::from_millis(50);
     let is_taken = |refused: &Refused| refused.error.code == "name_taken";
