@@ -106,7 +106,7 @@ fn a_file_is_planned_applied_changed_and_exported() {
         .replace("0 0 2 * * ?", "0 30 3 * * ?")
         .replace("    every: 30s\n", "    every: 30s\n    active: {from: \"2098-01-01T00:00:00Z\"}\n");
     write(here, "shop.yaml", &narrowed);
-    let moved = ["~ edit    ping-partner", "active.from", "-> 01-01 08:00:00, 01-01 08:00:30"];
+    let moved = ["~ edit    ping-partner", "active.from", "-> 2098-01-01 08:00:00, 2098-01-01 08:00:30"];
     check(&server, here, "plan -f shop.yaml", 2, &moved);
 
     // What is there comes out as a file that asks for what is there.
@@ -114,6 +114,97 @@ fn a_file_is_planned_applied_changed_and_exported() {
     assert_eq!(code, 0, "{exported}");
     let (code, planned) = ask(&server, here, "plan -f -", &exported);
     assert_eq!(code, 0, "{exported}\n{planned}");
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn files_of_one_call_share_calendars_and_hand_jobs_to_each_other() {
+    let folder = Folder::new();
+    let here = folder.path();
+    let server = Server::start(here, &[]);
+    let jobs = here.join("jobs");
+    std::fs::create_dir(&jobs).unwrap();
+    let job = |calendar: &str| {
+        format!("    cron: \"0 2 * * *\"\n    http: {{get: \"http://x.example/\"}}\n    calendar: {calendar}\n")
+    };
+    let days = "version: 1\ncalendars:\n  work: {exclude: [sat, sun], include: [\"2026-10-10\"]}\n  xmas: {exclude: [12-24..12-26]}\n";
+    write(here, "days.yaml", days);
+    let nightly = job("{use: [work, xmas], exclude: [01-01]}");
+    write(&jobs, "a.yaml", &format!("version: 1\njobs:\n  nightly:\n{nightly}  moved:\n{}", job("work")));
+    write(
+        &jobs,
+        "b.yml",
+        "version: 1\ndefaults: {calendar: xmas}\njobs:\n  plain:\n    every: 1h\n    http: {get: \"http://x.example/\"}\n",
+    );
+    write(&jobs, "notes.txt", "not read");
+    let all = "-f jobs -f days.yaml";
+    check(
+        &server,
+        here,
+        &format!("plan {all}"),
+        2,
+        &["jobs/a.yaml:", "jobs/b.yml:", "days.yaml:", "2 to create", "1 to create"],
+    );
+    check(&server, here, &format!("apply {all}"), 0, &["applied 3"]);
+    let calendar = |name: &str| server.api.get(&format!("/api/v1/jobs/{name}"))["spec"]["calendar"].clone();
+    let expected = json!({"exclude": ["sat", "sun", "12-24..12-26", "01-01"], "include": ["2026-10-10"]});
+    assert_eq!(calendar("nightly"), expected, "the server has the days themselves");
+    assert_eq!(calendar("plain"), json!({"exclude": ["12-24..12-26"]}));
+    check(&server, here, &format!("plan {all}"), 0, &["nothing to do; 2 unchanged"]);
+    // Whoever changes a calendar sees whose days that are; a job that goes into another file is not deleted on the way.
+    write(here, "days.yaml", &days.replace("[12-24..12-26]", "[12-24..12-31]"));
+    write(&jobs, "a.yaml", &format!("version: 1\njobs:\n  nightly:\n{nightly}"));
+    write(&jobs, "b.yml", &format!("version: 1\ndefaults: {{calendar: xmas}}\njobs:\n  moved:\n{}", job("work")));
+    let planned = check(
+        &server,
+        here,
+        &format!("plan {all} --prune"),
+        2,
+        &["~ edit    nightly", "~ adopt   moved", "- delete  plain"],
+    );
+    assert!(planned.contains("12-24..12-31") && !planned.contains("delete  moved"), "{planned}");
+    check(&server, here, &format!("apply {all} --prune"), 0, &["applied 3"]);
+    assert_eq!(server.api.get("/api/v1/jobs/moved")["managed_by"], "b");
+    check(&server, here, &format!("plan {all} --prune"), 0, &["nothing to do"]);
+    let (code, told) = ask(&server, here, &format!("plan {all} --json"), "");
+    assert_eq!(code, 0, "{told}");
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["plans"].as_array().unwrap().len(), 3, "{told}");
+
+    // What is wrong in any of them stops all, and is told with its place.
+    write(here, "typo.yaml", &format!("version: 1\njobs:\n  other:\n{}", job("wrok")));
+    check(
+        &server,
+        here,
+        "plan -f days.yaml -f typo.yaml",
+        2,
+        &["typo.yaml:6:15: jobs.other.calendar:", "did you mean `work`?"],
+    );
+    write(here, "typo.yaml", &format!("version: 1\njobs:\n  other:\n{}", job("[sat, sun]")));
+    check(&server, here, "plan -f typo.yaml", 2, &["there is no calendar `sat`", "calendar: {exclude: [sat, sun]}"]);
+    write(here, "typo.yaml", "version: 1\ncalendars: {work: {exclude: [sat, 13-40]}}\n");
+    check(&server, here, "plan -f typo.yaml", 2, &["typo.yaml:2:35: calendars.work.exclude:", "13-40"]);
+    check(&server, here, "plan -f days.yaml -f typo.yaml", 2, &["days.yaml has a calendar of this name, too"]);
+    write(here, "twice.yaml", &format!("version: 1\njobs:\n  nightly:\n{}", job("{exclude: [sat]}")));
+    check(
+        &server,
+        here,
+        &format!("plan {all} -f twice.yaml"),
+        2,
+        &["twice.yaml:3:3: jobs.nightly: jobs/a.yaml has a job of this name, too"],
+    );
+    write(here, "a.yaml", "version: 1\n");
+    check(
+        &server,
+        here,
+        &format!("plan {all} -f a.yaml"),
+        2,
+        &["both manage their jobs by the name `a`", "name: shop"],
+    );
+    check(&server, here, "plan -f days.yaml -f days.yaml", 2, &["given twice"]);
+    std::fs::create_dir(here.join("empty")).unwrap();
+    check(&server, here, "plan -f empty", 2, &["empty has no job file", ".yaml"]);
+    check(&server, here, "plan -f nowhere.yaml", 2, &["nowhere.yaml", "No such file"]);
     assert_eq!(server.stop(), 0);
 }
 

@@ -38,6 +38,7 @@ mod mistake;
 mod moment;
 mod ndjson;
 mod nearest;
+mod no_slot;
 mod openapi;
 mod page;
 mod path;

@@ -23,6 +23,7 @@ use crate::duration::human as span;
 use crate::held;
 use crate::history;
 use crate::moment::{self, Moment};
+use crate::no_slot;
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -243,7 +244,8 @@ impl<'s> Past<'s> {
             Some(slot) => self.missing(slot),
             None if schedule.kind() == Kind::Delay => {
                 let text = "no run was armed for it; it runs some time after the end of the run before";
-                Told::new("no_match", text).hint(format!("rota runs --job {name}"))
+                self.closed(moment, in_force)
+                    .unwrap_or_else(|| Told::new("no_match", text).hint(format!("rota runs --job {name}")))
             }
             None => self.no_slot(moment, in_force, job),
         }
@@ -277,11 +279,26 @@ impl<'s> Past<'s> {
                 other.version.max(own)
             ));
         }
+        if let Some(told) = self.closed(moment, in_force).or_else(|| self.jittered(moment, job)) {
+            return told;
+        }
         let has_ended = job.schedule.as_ref().is_some_and(|schedule| schedule.next_after(moment.last()).is_none());
         if has_ended {
             return Told::new("ended", "the schedule had no further slot");
         }
         Told::new("no_match", "no slot of the schedule")
+    }
+
+    /// The schedule itself has a slot there; the version's calendar or bounds took it away.
+    fn closed(&self, moment: Moment, in_force: &InForce<'_>) -> Option<Told> {
+        let (code, text) = no_slot::closed(&self.zone, in_force.definition, moment)?;
+        Some(Told::new(code, text).hint(format!("rota job show {}", self.job.name)))
+    }
+
+    /// No slot, but where the jitter puts the start of one.
+    fn jittered(&self, moment: Moment, job: &Job) -> Option<Told> {
+        let (slot, text) = no_slot::jittered(&self.zone, job, moment)?;
+        Some(Told::new("jitter", text).hint(self.why(slot)))
     }
 
     /// A slot to come.

@@ -10,6 +10,7 @@
 pub mod audit;
 pub mod batch;
 pub mod clock;
+pub mod closed;
 pub mod freeze;
 pub mod id;
 pub mod jitter;

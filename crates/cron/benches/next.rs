@@ -79,14 +79,21 @@ fn never(c: &mut Criterion) {
     let mut group = c.benchmark_group("never");
     let closed = Calendar::parse(&["sun-sat"], &[]).unwrap();
     let mondays = Calendar::parse(&["mon"], &[]).unwrap();
+    let windows = Calendar::parse(&["01:00-01:30", "02:00-02:30"], &[]).unwrap();
+    let daily = |zone: &str| Schedule::every(86_400_000).unwrap().with_zone(Zone::parse(zone).unwrap());
     for (name, schedule) in [
         ("february_30_utc", schedule("0 0 30 2 *", "UTC")),
         ("february_30_berlin", schedule("0 0 30 2 *", "Europe/Berlin")),
+        ("quartz_february_30", schedule("0 0 0 30 2 ?", "Asia/Shanghai")),
+        ("quartz_31w_in_april", schedule("0 0 0 31W 4 ?", "Europe/Berlin")),
+        ("quartz_fifth_friday_of_one_february", schedule("0 0 0 ? 2 6#5 2027", "Europe/Berlin")),
         ("quartz_31_of_short_months", schedule("0 0 0 31 2,4,6,9,11 ?", "America/New_York")),
         ("a_year_that_is_over", schedule("0 0 0 1 1 ? 2020", "Asia/Shanghai")),
         ("every_day_excluded", schedule("* * * * *", "Europe/Berlin").with_calendar(Some(closed.clone()))),
         ("every_slot_excluded", schedule("0 0 * * 1", "Europe/Berlin").with_calendar(Some(mondays))),
         ("a_rate_with_every_day_excluded", Schedule::every(1_000).unwrap().with_calendar(Some(closed))),
+        ("a_rate_that_hits_closed_windows_only_utc", daily("+01:00").with_calendar(Some(windows.clone()))),
+        ("a_rate_that_hits_closed_windows_only_berlin", daily("Europe/Berlin").with_calendar(Some(windows))),
     ] {
         assert_eq!(schedule.next_after(UnixMs(START_MS)), None, "{name}");
         group.bench_function(name, |b| b.iter(|| schedule.next_after(black_box(UnixMs(START_MS)))));

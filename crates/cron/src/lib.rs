@@ -35,6 +35,7 @@ mod field;
 mod hash;
 mod item;
 mod open;
+mod rate;
 mod schedule;
 mod slots;
 mod stamp;

@@ -1,10 +1,11 @@
 //! When a schedule may have slots at all: its calendar, and from when until when.
 
 use crate::calendar::Calendar;
+use crate::civil::DAY_S;
 use crate::dst::{Dst, Gap, Overlap};
 use crate::slots::Search;
 use crate::time::{HORIZON, UnixMs};
-use crate::wall::Wall;
+use crate::wall::{LAST_DAY, Wall};
 use crate::zone::Zone;
 
 /// From when until when a schedule has slots, both ends in; absent is always.
@@ -37,9 +38,11 @@ pub(crate) struct Open<'s> {
 }
 
 impl Open<'_> {
+    /// Around the first and the last day some clocks show a year that has no slots; a search finds nothing there.
     pub(crate) fn is_open(&self, at: UnixMs) -> bool {
         let second = at.0.div_euclid(1_000);
-        self.calendar.is_open(second + self.zone.offset_s(second))
+        let wall = second + self.zone.offset_s(second);
+        (0..=LAST_DAY).contains(&wall.div_euclid(DAY_S)) && self.calendar.is_open(wall)
     }
 
     /// The first open instant at or after `at`.

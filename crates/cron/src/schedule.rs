@@ -11,8 +11,8 @@ use crate::dst::{Dst, DstPolicy};
 use crate::error::{Error, ErrorCode};
 use crate::explain::{self, Lang};
 use crate::open::{Active, Open};
+use crate::rate::Rate;
 use crate::slots::Search;
-use crate::steps::step;
 use crate::time::{HORIZON, UnixMs};
 use crate::zone::Zone;
 
@@ -200,7 +200,7 @@ impl Schedule {
                 let second = t.0.div_euclid(1_000).saturating_add(1);
                 self.search(cron, *dst).next(second).map(|second| UnixMs(second * 1_000))
             }
-            Spec::Every { period_ms } => self.next_multiple(*period_ms, t),
+            Spec::Every { period_ms } => self.rate(*period_ms).next(t),
             Spec::Delay { .. } => None,
             Spec::Once { at } => Some(*at).filter(|at| *at > t && self.open().is_none_or(|open| open.is_open(*at))),
         };
@@ -216,7 +216,7 @@ impl Schedule {
                 let second = t.0.saturating_sub(1).div_euclid(1_000);
                 self.search(cron, *dst).prev(second).map(|second| UnixMs(second * 1_000))
             }
-            Spec::Every { period_ms } => self.last_multiple(*period_ms, t.plus_ms(-1)),
+            Spec::Every { period_ms } => self.rate(*period_ms).prev(t.plus_ms(-1)),
             Spec::Delay { .. } => None,
             Spec::Once { at } => Some(*at).filter(|at| *at < t && self.open().is_none_or(|open| open.is_open(*at))),
         };
@@ -294,30 +294,8 @@ impl Schedule {
         self.0.text.to_string()
     }
 
-    /// The first open multiple of the period after `t`. Each round passes a closed span, of which a day has few.
-    fn next_multiple(&self, period_ms: i64, t: UnixMs) -> Option<UnixMs> {
-        let mut found = next_multiple(period_ms, t)?;
-        let Some(open) = self.open() else { return Some(found) };
-        while !open.is_open(found) {
-            step();
-            let opens = open.first_from(found)?;
-            assert!(opens > found, "a closed instant is not open");
-            found = next_multiple(period_ms, opens.plus_ms(-1))?;
-        }
-        Some(found)
-    }
-
-    /// The last open multiple of the period at or before `t`.
-    fn last_multiple(&self, period_ms: i64, t: UnixMs) -> Option<UnixMs> {
-        let mut found = last_multiple(period_ms, t)?;
-        let Some(open) = self.open() else { return Some(found) };
-        while !open.is_open(found) {
-            step();
-            let closes = open.last_to(found)?;
-            assert!(closes < found, "a closed instant is not open");
-            found = last_multiple(period_ms, closes)?;
-        }
-        Some(found)
+    fn rate(&self, period_ms: i64) -> Rate<'_> {
+        Rate { period_ms, open: self.open() }
     }
 
     fn search<'s>(&'s self, cron: &'s Cron, dst: DstPolicy) -> Search<'s> {
@@ -382,17 +360,6 @@ fn bounded_ms(ms: u64, what: &str) -> Result<i64, Error> {
     inside.ok_or_else(|| {
         Error::new(ErrorCode::BadPeriod, format!("{what} of {ms} ms is out of range, expected 1 second to 1000 days"))
     })
-}
-
-fn next_multiple(period_ms: i64, t: UnixMs) -> Option<UnixMs> {
-    let after = t.0.max(-1);
-    let next = after.div_euclid(period_ms).checked_add(1)?.checked_mul(period_ms)?;
-    Some(UnixMs(next)).filter(|next| *next <= HORIZON)
-}
-
-fn last_multiple(period_ms: i64, t: UnixMs) -> Option<UnixMs> {
-    let until = t.0.min(HORIZON.0);
-    (until >= 0).then(|| UnixMs(until - until % period_ms))
 }
 
 fn canonical(spec: &Spec, zone: &Zone, active: Active) -> String {

@@ -32,7 +32,7 @@ pub(crate) struct Wall {
 }
 
 /// Days since 1970-01-01 on which a slot can be.
-const LAST_DAY: i64 = 84_005;
+pub(crate) const LAST_DAY: i64 = 84_005;
 
 impl Wall {
     /// Every second of every day.

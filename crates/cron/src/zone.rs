@@ -132,6 +132,29 @@ impl Zone {
         }
     }
 
+    /// The first second after `second` that may have another offset; far away if there is none.
+    pub(crate) fn steady_until(&self, second: i64) -> i64 {
+        match &self.0.rule {
+            Rule::Fixed(_) => i64::MAX,
+            Rule::Iana(zone) => {
+                zone.following(timestamp(second)).next().map_or(i64::MAX, |change| change.timestamp().as_second())
+            }
+        }
+    }
+
+    /// A second from which up to `second` the offset is the same. It is looked for in the year before only, by listing
+    /// forwards: jiff 1.0.2 leaves a change out when it lists backwards.
+    pub(crate) fn steady_from(&self, second: i64) -> i64 {
+        match &self.0.rule {
+            Rule::Fixed(_) => i64::MIN,
+            Rule::Iana(zone) => {
+                let low = second - 366 * DAY_S;
+                let changes = zone.following(timestamp(low)).map(|change| change.timestamp().as_second());
+                changes.take_while(|change| *change <= second).last().unwrap_or(low)
+            }
+        }
+    }
+
     /// As jiff has it.
     pub(crate) fn rule(&self) -> TimeZone {
         match &self.0.rule {

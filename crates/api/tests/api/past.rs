@@ -43,6 +43,51 @@ async fn a_slot_is_explained_with_a_row_or_without() {
 }
 
 #[tokio::test]
+async fn what_took_a_slot_away_is_named() {
+    let world = World::new();
+    world.worker("etl-1", 7, "http://h:1").await;
+    let mut hourly = job("hourly");
+    hourly["every"] = json!("1h");
+    hourly["timezone"] = json!("Asia/Shanghai");
+    hourly["jitter"] = json!("30m");
+    // It begins at midnight of December the 1st there, a Tuesday.
+    hourly["calendar"] = json!({"exclude": ["mon", "02:00-04:00"], "include": ["2026-12-07"]});
+    hourly["active"] = json!({"until": "2026-12-09"});
+    world.admin("POST", "/api/v1/jobs", hourly).await;
+    let hour = 3_600_000;
+    for (ms, code, said) in [
+        (hour, "future", "fires in 1h"),
+        (2 * hour, "calendar", "`02:00-04:00`"),
+        (3 * hour, "calendar", "`02:00-04:00`"),
+        (4 * hour, "future", ""),
+        (6 * 24 * hour, "future", ""),
+        (13 * 24 * hour, "outside_active", "until 2026-12-09 23:59:59"),
+        (90 * 60_000, "no_match", "no slot of the schedule"),
+    ] {
+        let story = why(&world, "hourly", ms).await;
+        assert_eq!(story["code"], code, "{story}");
+        assert!(story["title"].as_str().unwrap().contains(said), "{story}");
+        assert_eq!(story["is_hole"], false);
+    }
+    // One of these minutes is the one in which the slot of one o'clock starts.
+    let mut found = Vec::new();
+    for minute in 0..30 {
+        let at = UnixMs(START + hour + minute * 60_000).to_string();
+        let path = format!("/api/v1/jobs/hourly/why?at=2026-12-01T01:{minute:02}");
+        let story = world.get(&path).await;
+        if story["code"] == "jitter" {
+            assert!(story["title"].as_str().unwrap().contains("01:00:00 +08:00 starts"), "{at}: {story}");
+            assert!(
+                story["hints"][0].as_str().unwrap().contains("rota why hourly@2026-12-01T01:00:00+08:00"),
+                "{story}"
+            );
+            found.push(minute);
+        }
+    }
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
+#[tokio::test]
 async fn history_lists_versions_and_states_with_what_changed() {
     let world = world().await;
     world.pass_ms(1_000);

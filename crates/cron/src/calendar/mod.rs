@@ -20,6 +20,9 @@ use crate::civil::{self, DAY_S, Month};
 use crate::days::ByWeekday;
 use crate::error::Error;
 
+/// A week in seconds.
+pub(crate) const WEEK_S: i64 = 7 * DAY_S;
+
 /// When a schedule has no slots. Equal if it closes the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Calendar(Arc<Inner>);
@@ -77,6 +80,29 @@ impl Calendar {
     pub(crate) fn is_open(&self, wall: i64) -> bool {
         let (month, day) = civil::split_day(wall.div_euclid(DAY_S));
         self.days_of(month) >> day & 1 == 1 && self.window_at(wall.rem_euclid(DAY_S)).is_none()
+    }
+
+    /// What weekdays and windows leave open of a week, in seconds from the start of a Thursday (1970-01-01 was one), the
+    /// ends not in; on `any_weekday`, what windows alone leave open. Excluded and included dates have no part in it.
+    pub(crate) fn open_week(&self, any_weekday: bool) -> impl Iterator<Item = (i64, i64)> {
+        let closed = if any_weekday { 0 } else { self.0.weekdays };
+        let days = (0..7).filter(move |day| closed >> ((day + 4) % 7) & 1 == 0);
+        let ends = self.0.windows.iter().map(|(_, end)| *end);
+        let starts = self.0.windows.iter().map(|(start, _)| *start);
+        let spans = std::iter::once(0).chain(ends).zip(starts.chain([DAY_S])).filter(|(from, end)| from < end);
+        days.flat_map(move |day| spans.clone().map(move |(from, end)| (day * DAY_S + from, day * DAY_S + end)))
+    }
+
+    /// The first included day at or after a day.
+    pub(crate) fn included_from(&self, day: i64) -> Option<i64> {
+        let place = self.0.included.partition_point(|(_, end)| *end < day);
+        self.0.included.get(place).map(|(start, _)| (*start).max(day))
+    }
+
+    /// The last included day at or before a day.
+    pub(crate) fn included_to(&self, day: i64) -> Option<i64> {
+        let place = self.0.included.partition_point(|(start, _)| *start <= day);
+        self.0.included[..place].last().map(|(_, end)| (*end).min(day))
     }
 
     pub(crate) fn parts(&self) -> Parts<'_> {

@@ -45,7 +45,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("job history", &["rota job history nightly", "rota job history nightly --json"]),
     ("job diff", &["rota job diff nightly", "rota job diff nightly 3 7"]),
     ("job rm", &["rota job rm nightly"]),
-    ("plan", &["rota plan -f shop.yaml", "rota plan -f shop.yaml --prune", "rota plan -f - < shop.yaml"]),
+    (
+        "plan",
+        &[
+            "rota plan -f shop.yaml",
+            "rota plan -f shop.yaml --prune",
+            "rota plan -f - < shop.yaml",
+            "rota plan -f jobs/ -f calendars.yaml",
+        ],
+    ),
     ("apply", &["rota apply -f shop.yaml", "rota apply -f shop.yaml --prune --json"]),
     ("export", &["rota export", "rota export -f shop.yaml --managed-by shop"]),
     ("schema", &["rota schema > job-file.schema.json"]),

@@ -6,9 +6,9 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct FileArgs {
-    /// The job file; `-` is standard input
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    /// The job file, or a folder of them; `-` is standard input. May be given several times
+    #[arg(long, short, value_name = "FILE", required = true)]
+    pub(crate) file: Vec<PathBuf>,
     /// Delete the jobs that the file made and does not name any more
     #[arg(long)]
     pub(crate) prune: bool,

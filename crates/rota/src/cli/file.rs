@@ -1,8 +1,7 @@
 //! `rota plan`, `rota apply`, `rota export`: a job file and a server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{IsTerminal as _, Read as _, Write as _};
-use std::path::Path as FilePath;
+use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use rota_core::time::UnixMs;
@@ -11,39 +10,37 @@ use serde::Serialize;
 
 use super::client::{Client, Path};
 use super::out::{Out, print};
+use super::sources::{self, Source, Wrong};
 use super::table::grouped;
 use crate::args::{ApplyArgs, ExportArgs, FileArgs};
 use crate::exit::Failure;
-use crate::file;
 use crate::file::emit::{self, Export};
-use crate::file::mistake::{Mistake, Shown};
-use crate::file::plan::{Plan, Step, View, Wish, plan};
+use crate::file::mistake::Mistake;
+use crate::file::plan::{Beside, Plan, Step, View, Wish, plan};
 use crate::file::show::{self, Style};
-use crate::file::wanted::{self, Wanted};
+use crate::file::wanted;
 
 /// The largest body of a batch; the server takes twice as much.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// How long an apply waits for jobs that another call has begun to make.
 const OTHERS_MAX: Duration = Duration::from_secs(10);
-/// Mistakes that are told at once.
-const MISTAKES_MAX: usize = 20;
-/// The exit code of a plan with changes, and of a file that cannot be meant.
+/// The exit code of a plan with changes.
 const PENDING: u8 = 2;
 
-/// A file, read, and all that is needed to point into it.
-struct Source {
-    /// As it is named in messages.
-    shown: String,
-    text: String,
-    wanted: Wanted,
-    /// The name by which it manages its jobs.
-    manages: Option<String>,
+/// What `plan` says of several files in JSON; of one it says the plan itself.
+#[derive(Serialize)]
+struct Plans<'p> {
+    plans: Vec<&'p Plan>,
 }
 
 /// What `apply` says in JSON.
 #[derive(Serialize)]
-struct Applied {
-    plan: Plan,
+struct Applied<'p> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<&'p Plan>,
+    /// Of several files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    plans: Vec<&'p Plan>,
     applied: usize,
     refused: Vec<Refused>,
 }
@@ -55,46 +52,89 @@ struct Refused {
     error: rota_wire::error::Error,
 }
 
+/// A file, and what has to be done for it.
+struct Planned<'s> {
+    source: &'s Source,
+    beside: Beside,
+    client: Client,
+    plan: Plan,
+}
+
 pub(crate) async fn run_plan(client: &Client, out: Out, args: &FileArgs) -> Result<(), Failure> {
-    let source = read(args, client, out.is_json)?;
-    let client = client.within(source.namespace(client));
-    let plan = make(&client, &source, args, out.is_json).await?;
+    let sources = sources::read(args, client, out.is_json)?;
+    let all = plan_all(client, &sources, args, out.is_json).await?;
+    match all.as_slice() {
+        [one] if out.is_json => out.show(&one.plan, |_| String::new())?,
+        all if out.is_json => {
+            out.show(&Plans { plans: all.iter().map(|planned| &planned.plan).collect() }, |_| String::new())?;
+        }
+        all => print(&text_of(all, args))?,
+    }
+    if all.iter().any(|planned| planned.plan.has_changes()) { Err(Failure::Ended(PENDING)) } else { Ok(()) }
+}
+
+/// Works out all plans, before anything is done for one.
+async fn plan_all<'s>(
+    client: &Client,
+    sources: &'s [Source],
+    args: &FileArgs,
+    is_json: bool,
+) -> Result<Vec<Planned<'s>>, Failure> {
+    let mut all = Vec::with_capacity(sources.len());
+    for source in sources {
+        let beside = source.beside(sources, client);
+        let client = client.within(source.namespace(client));
+        let plan = make(&client, source, &beside, args, is_json).await?;
+        all.push(Planned { source, beside, client, plan });
+    }
+    Ok(all)
+}
+
+fn text_of(all: &[Planned<'_>], args: &FileArgs) -> String {
     let style = style(args.all);
-    out.show(&plan, |plan| show::text(plan, style))?;
-    if plan.has_changes() { Err(Failure::Ended(PENDING)) } else { Ok(()) }
+    match all {
+        [one] => show::text(&one.plan, style),
+        all => {
+            let of = |planned: &Planned<'_>| format!("{}:\n{}", planned.source.shown, show::text(&planned.plan, style));
+            all.iter().map(of).collect::<Vec<_>>().join("\n")
+        }
+    }
 }
 
 pub(crate) async fn run_apply(client: &Client, out: Out, args: &ApplyArgs) -> Result<(), Failure> {
     if args.dry_run {
         return run_plan(client, out, &args.file).await;
     }
-    let source = read(&args.file, client, out.is_json)?;
-    let client = client.within(source.namespace(client));
-    let plan = make(&client, &source, &args.file, out.is_json).await?;
+    let sources = sources::read(&args.file, client, out.is_json)?;
+    let all = plan_all(client, &sources, &args.file, out.is_json).await?;
     if !out.is_json {
-        print(&show::text(&plan, style(args.file.all)))?;
+        print(&text_of(&all, &args.file))?;
     }
-    let mut refused: Vec<Refused> = plan
-        .jobs
-        .iter()
-        .filter_map(|step| Some(Refused { job: step.job.clone(), error: step.error.clone()? }))
-        .collect();
+    let refusal = |step: &Step| Some(Refused { job: step.job.clone(), error: step.error.clone()? });
+    let mut refused: Vec<Refused> = all.iter().flat_map(|planned| &planned.plan.jobs).filter_map(refusal).collect();
     // What the plan itself refuses was shown with it.
     let shown = refused.len();
-    for step in &plan.apps {
+    for step in all.iter().flat_map(|planned| &planned.plan.apps) {
         let _made: App = client.put(Path::of(&["apps", &step.app]), &step.put).await?;
     }
-    let mut applied = carry_out(&client, &source, &plan, &mut refused).await?;
-    applied += carry_out_again(&client, &source, &args.file, &mut refused).await?;
+    let mut applied = 0;
+    for planned in &all {
+        let mut own = Vec::new();
+        applied += carry_out(planned, &planned.plan, &mut own).await?;
+        applied += carry_out_again(planned, &args.file, &mut own).await?;
+        refused.extend(own);
+    }
     let has_failed = !refused.is_empty();
     if out.is_json {
-        out.show(&Applied { plan, applied, refused }, |_| String::new())?;
+        let plans: Vec<&Plan> = all.iter().map(|planned| &planned.plan).collect();
+        let (plan, plans) = if let [one] = plans[..] { (Some(one), Vec::new()) } else { (None, plans) };
+        out.show(&Applied { plan, plans, applied, refused }, |_| String::new())?;
     } else {
         for Refused { job, error } in &refused[shown..] {
             let hint = error.hint.as_ref().map(|hint| format!("  {hint}\n")).unwrap_or_default();
             eprint!("refused  {job}: {} ({})\n{hint}", error.message, error.code);
         }
-        if plan.has_changes() {
+        if all.iter().any(|planned| planned.plan.has_changes()) {
             let not = if has_failed { format!(", {} refused", grouped(refused.len() as u64)) } else { String::new() };
             print(&format!("applied {}{not}\n", grouped(applied as u64)))?;
         }
@@ -104,12 +144,8 @@ pub(crate) async fn run_apply(client: &Client, out: Out, args: &ApplyArgs) -> Re
 
 /// Sends the changes in batches; how many were carried out. It is safe to be stopped in the middle: a batch that was
 /// sent is carried to its end, and the next plan sees what is left.
-async fn carry_out(
-    client: &Client,
-    source: &Source,
-    plan: &Plan,
-    refused: &mut Vec<Refused>,
-) -> Result<usize, Failure> {
+async fn carry_out(planned: &Planned<'_>, plan: &Plan, refused: &mut Vec<Refused>) -> Result<usize, Failure> {
+    let Planned { source, client, .. } = planned;
     let all: Vec<(&str, &JobChange)> =
         plan.jobs.iter().filter_map(|step| Some((step.job.as_str(), step.change.as_ref()?))).collect();
     let mut progress = Progress::new(all.len());
@@ -134,12 +170,8 @@ async fn carry_out(
 
 /// Plans those jobs again whose names were taken when they were to be made: another apply, or one that was stopped and
 /// whose batch is still being carried out, has them. A name that stays taken stays refused.
-async fn carry_out_again(
-    client: &Client,
-    source: &Source,
-    args: &FileArgs,
-    refused: &mut Vec<Refused>,
-) -> Result<usize, Failure> {
+async fn carry_out_again(planned: &Planned<'_>, args: &FileArgs, refused: &mut Vec<Refused>) -> Result<usize, Failure> {
+    let Planned { source, beside, client, .. } = planned;
     let begun = tokio::time::Instant::now();
     let mut applied = 0;
     let mut pause = Duration::from_millis(50);
@@ -147,14 +179,14 @@ async fn carry_out_again(
     while refused.iter().any(is_taken) && begun.elapsed() < OTHERS_MAX {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(1));
-        let mut plan = make(client, source, args, true).await?;
+        let mut plan = make(client, source, beside, args, true).await?;
         let (taken, rest): (Vec<Refused>, Vec<Refused>) = std::mem::take(refused).into_iter().partition(is_taken);
         *refused = rest;
         let names: BTreeSet<&str> = taken.iter().map(|refused| refused.job.as_str()).collect();
         plan.jobs.retain(|step| names.contains(step.job.as_str()));
         let refusals = |step: &Step| Some(Refused { job: step.job.clone(), error: step.error.clone()? });
         refused.extend(plan.jobs.iter().filter_map(refusals));
-        applied += carry_out(client, source, &plan, refused).await?;
+        applied += carry_out(planned, &plan, refused).await?;
     }
     Ok(applied)
 }
@@ -199,99 +231,19 @@ impl Progress {
     }
 }
 
-impl Source {
-    fn namespace<'s>(&'s self, client: &'s Client) -> &'s str {
-        self.wanted.namespace.as_deref().unwrap_or_else(|| client.namespace())
-    }
-
-    fn refuse(&self, mistakes: &[Mistake], is_json: bool) -> Failure {
-        refuse(&self.shown, &self.text, mistakes, is_json)
-    }
-}
-
 fn style(is_whole: bool) -> Style {
     let is_colored = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     Style { is_colored, is_whole }
 }
 
-/// Says what is wrong with a file.
-fn refuse(shown: &str, text: &str, mistakes: &[Mistake], is_json: bool) -> Failure {
-    if is_json {
-        let all: Vec<Shown> = mistakes.iter().map(|mistake| mistake.shown(shown)).collect();
-        eprintln!(
-            "{}",
-            serde_json::json!({"code": "job_file", "message": "the job file has mistakes", "mistakes": all})
-        );
-        return Failure::Ended(PENDING);
-    }
-    for mistake in mistakes.iter().take(MISTAKES_MAX) {
-        eprint!("{}", mistake.text(shown, text));
-    }
-    if mistakes.len() > MISTAKES_MAX {
-        eprintln!("… and {} more", grouped((mistakes.len() - MISTAKES_MAX) as u64));
-    }
-    Failure::Ended(PENDING)
-}
-
-fn read(args: &FileArgs, client: &Client, is_json: bool) -> Result<Source, Failure> {
-    let (shown, bytes) = bytes_of(&args.file)?;
-    let text = match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => {
-            let at = error.utf8_error().valid_up_to();
-            let message = format!("{shown} is not UTF-8 from byte {at} on");
-            return Err(Failure::usage(message, Some("save it as UTF-8".to_owned())));
-        }
-    };
-    let wanted = wanted::wanted(&text).map_err(|mistakes| refuse(&shown, &text, &mistakes, is_json))?;
-    let given = client.given_namespace().zip(wanted.namespace.as_deref());
-    if let Some((flag, file)) = given.filter(|(flag, file)| flag != file) {
-        let message = format!("{shown} is for the namespace `{file}`, and --namespace says `{flag}`");
-        return Err(Failure::usage(message, Some("leave --namespace out".to_owned())));
-    }
-    let is_stdin = args.file.as_os_str() == "-";
-    let manages = match &wanted.name {
-        Some(name) => Some(name.clone()),
-        None if is_stdin => None,
-        None => Some(base_name(&args.file)?),
-    };
-    if args.prune && manages.is_none() {
-        let hint = "give it one: name: shop".to_owned();
-        return Err(Failure::usage("--prune deletes what the file made, and this file has no name", Some(hint)));
-    }
-    Ok(Source { shown, text, wanted, manages })
-}
-
-fn bytes_of(file: &FilePath) -> Result<(String, Vec<u8>), Failure> {
-    let is_stdin = file.as_os_str() == "-";
-    let shown = if is_stdin { "stdin".to_owned() } else { file.display().to_string() };
-    let mut bytes = Vec::new();
-    let reader: Box<dyn std::io::Read> = if is_stdin {
-        Box::new(std::io::stdin())
-    } else {
-        let opened = std::fs::File::open(file);
-        Box::new(opened.map_err(|error| Failure::usage(format!("{shown}: {error}"), None))?)
-    };
-    // A byte more than is taken tells that there is more.
-    let read = reader.take(file::BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| Failure::usage(format!("{shown}: {error}"), None))?;
-    Ok((shown, bytes))
-}
-
-/// The name of a file without its ending: that of `shop.yaml` is `shop`.
-fn base_name(file: &FilePath) -> Result<String, Failure> {
-    let name = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    rota_core::job::check_name("name", &name).map_err(|_| {
-        Failure::usage(
-            format!("`{name}` cannot be the name by which the file manages its jobs"),
-            Some("give it one at its top: name: shop".to_owned()),
-        )
-    })?;
-    Ok(name)
-}
-
 /// Asks the server for what is there, and works the plan out.
-async fn make(client: &Client, source: &Source, args: &FileArgs, is_json: bool) -> Result<Plan, Failure> {
+async fn make(
+    client: &Client,
+    source: &Source,
+    beside: &Beside,
+    args: &FileArgs,
+    is_json: bool,
+) -> Result<Plan, Failure> {
     let server: Server = client.get(Path::of(&["server"])).await?;
     let now = UnixMs::parse_rfc3339(&server.now)
         .map_err(|_| Failure::failed("unexpected_answer", "the server's clock cannot be read"))?;
@@ -311,7 +263,7 @@ async fn make(client: &Client, source: &Source, args: &FileArgs, is_json: bool) 
         found.extend(page.items);
     }
     jobs.extend(found.into_iter().map(|job| (job.spec.name.clone(), job)));
-    let view = View { file: source.manages.clone(), jobs, apps, zone: server.timezone, now };
+    let view = View { file: source.manages.clone(), jobs, apps, zone: server.timezone, now, beside: beside.clone() };
     let wish = Wish { prune: args.prune, take_over: args.take_over };
     // The namespace of the call is that of jobs whose file names none.
     let mut wanted = source.wanted.clone();
@@ -321,7 +273,7 @@ async fn make(client: &Client, source: &Source, args: &FileArgs, is_json: bool) 
     plan(&wanted, &view, wish).map_err(|mistakes| {
         let mistakes: Vec<Mistake> =
             mistakes.into_iter().map(|(index, error)| wanted::refused(&source.wanted.jobs[index], error)).collect();
-        source.refuse(&mistakes, is_json)
+        Wrong::of(source, mistakes).said(is_json)
     })
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod past;
 pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod shown;
+mod sources;
 pub(crate) mod table;
 pub(crate) mod token;
 pub(crate) mod worker;

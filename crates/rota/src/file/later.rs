@@ -15,7 +15,6 @@ const LATER: &[(&str, &str)] = &[
     ("priority", "leave it out"),
     ("queue", "leave it out"),
     ("rate", "leave it out"),
-    ("calendars", "write the days into each job: calendar: {exclude: [...]}"),
     ("labels", "use `route`: {labels: \"…\"}"),
 ];
 

@@ -3,6 +3,7 @@
 //!
 //! Everything here is pure. Asking a server, and carrying a plan out, is the command's part (`cli::file`).
 
+pub(crate) mod calendars;
 mod diff;
 pub(crate) mod emit;
 mod later;
@@ -10,6 +11,8 @@ pub(crate) mod mistake;
 pub(crate) mod node;
 pub(crate) mod plan;
 mod reader;
+#[cfg(test)]
+mod round_trip;
 pub(crate) mod schema;
 pub(crate) mod show;
 pub(crate) mod wanted;

@@ -4,7 +4,7 @@
 //! Invariants: a step that changes a job names the version that it was worked out from; nothing is deleted but what the
 //! file made, and only when that is asked for; a plan whose changes were all carried out is followed by one without any.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rota_wire::error::Error;
 use rota_wire::rest::{self, JobChange, JobSpec, Op};
@@ -25,6 +25,18 @@ pub(crate) struct View {
     /// Zone of jobs that name none.
     pub(crate) zone: String,
     pub(crate) now: rota_core::time::UnixMs,
+    pub(crate) beside: Beside,
+}
+
+/// What the other files of the same call say.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Beside {
+    /// The names by which they manage jobs of the same namespace.
+    pub(crate) files: BTreeSet<String>,
+    /// The jobs of the same namespace that they name.
+    pub(crate) jobs: BTreeSet<String>,
+    /// The apps that they name.
+    pub(crate) apps: BTreeSet<String>,
 }
 
 /// What the caller wants of the plan.
@@ -44,6 +56,9 @@ pub(crate) struct Plan {
     pub(crate) apps: Vec<AppStep>,
     /// In the order of the file; what is not in it any more comes last.
     pub(crate) jobs: Vec<Step>,
+    /// The year in which it was made, whose slots are shown without one.
+    #[serde(skip)]
+    pub(crate) year: String,
 }
 
 /// An app that is made, or whose cap is changed.
@@ -152,11 +167,13 @@ pub(crate) fn plan(file: &Wanted, view: &View, wish: Wish) -> Result<Plan, Vec<(
         return Err(mistakes);
     }
     if let Some(name) = &view.file {
-        let named: std::collections::BTreeSet<&str> = file.jobs.iter().map(|job| job.spec.name.as_str()).collect();
+        let named: BTreeSet<&str> = file.jobs.iter().map(|job| job.spec.name.as_str()).collect();
+        let is_named = |name: &str| named.contains(name) || view.beside.jobs.contains(name);
         let gone = view.jobs.values().filter(|job| job.managed_by.as_ref() == Some(name));
-        jobs.extend(gone.filter(|job| !named.contains(job.spec.name.as_str())).map(|job| gone_step(job, wish)));
+        jobs.extend(gone.filter(|job| !is_named(&job.spec.name)).map(|job| gone_step(job, wish)));
     }
-    Ok(Plan { file: view.file.clone(), apps, jobs })
+    let year = view.now.to_string().chars().take(4).collect();
+    Ok(Plan { file: view.file.clone(), apps, jobs, year })
 }
 
 fn app_steps(file: &Wanted, view: &View) -> Vec<AppStep> {
@@ -223,7 +240,8 @@ fn create_step(job: &wanted::Job, settled: rota_api::Canonical, file: &Wanted, v
     let (name, wanted) = (&job.spec.name, settled.spec);
     let app = wanted.app.as_deref();
     let is_known = app.is_none_or(|app| {
-        view.apps.iter().any(|known| known.name == app) || file.apps.iter().any(|made| made.name == app)
+        let is_made = file.apps.iter().any(|made| made.name == app) || view.beside.apps.contains(app);
+        is_made || view.apps.iter().any(|known| known.name == app)
     });
     if !is_known {
         let app = app.unwrap_or_default();
@@ -267,8 +285,10 @@ fn step(job: &wanted::Job, file: &Wanted, view: &View, wish: Wish) -> Result<Ste
         return Ok(refuse(step, "invalid", message, hint));
     }
     let mine = view.file.as_deref();
+    // A job that went from one file of this call into another is not taken from anybody.
+    let is_moved = |other: &str| mine.is_some() && view.beside.files.contains(other);
     match there.managed_by.as_deref() {
-        Some(other) if Some(other) != mine && !wish.take_over && (is_changed || mine.is_some()) => {
+        Some(other) if Some(other) != mine && !wish.take_over && !is_moved(other) && (is_changed || mine.is_some()) => {
             let message = format!("the job is managed by the file `{other}`");
             return Ok(refuse(step, "managed", message, "change it there, or take it over: --take-over"));
         }

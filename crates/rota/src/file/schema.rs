@@ -17,7 +17,7 @@ pub(crate) fn schema() -> Value {
     let job = job(&all);
     let app = all.get("AppPut").cloned().unwrap_or_default();
     let mut needed = BTreeMap::new();
-    for part in [&job, &app] {
+    for part in [&job, &app, &json!({"$ref": format!("{COMPONENTS}Calendar")})] {
         collect(part, &all, &mut needed);
     }
     let mut schema = json!({
@@ -34,6 +34,10 @@ pub(crate) fn schema() -> Value {
                 "description": "The name by which the file manages its jobs; absent: the file's own, without its ending."
             },
             "defaults": {"$ref": "#/$defs/Job", "description": "Keys of jobs, for those that do not have them."},
+            "calendars": {
+                "type": "object", "additionalProperties": {"$ref": format!("{COMPONENTS}Calendar")},
+                "description": "Calendars by name, for jobs of all files of the call."
+            },
             "apps": {"type": "object", "additionalProperties": app},
             "jobs": {"type": "object", "additionalProperties": {"$ref": "#/$defs/Job"}}
         },
@@ -55,6 +59,24 @@ fn job(all: &Map<String, Value>) -> Value {
             json!({
                 "type": "array", "items": {"type": "string"}, "minItems": 1,
                 "description": "A command as a list of words, for a worker that allows it; in place of `handler` and `param`."
+            }),
+        );
+        let names = json!({"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1});
+        properties.insert(
+            "calendar".to_owned(),
+            json!({
+                "description": "When the schedule has no slots: days, or names of `calendars`, or both.",
+                "anyOf": [
+                    {"type": "null"}, {"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                    {
+                        "type": "object", "additionalProperties": false,
+                        "properties": {
+                            "use": names,
+                            "exclude": all["Calendar"]["properties"]["exclude"].clone(),
+                            "include": all["Calendar"]["properties"]["include"].clone()
+                        }
+                    }
+                ]
             }),
         );
         properties.insert(

@@ -45,7 +45,7 @@ pub(crate) fn text(plan: &Plan, style: Style) -> String {
         let count = shown.entry(step.does).or_default();
         *count += 1;
         if style.is_whole || *count <= SHOWN_MAX {
-            text.push_str(&of_job(step, style));
+            text.push_str(&of_job(step, style, &plan.year));
         }
     }
     for (does, count) in shown.into_iter().filter(|(_, count)| !style.is_whole && *count > SHOWN_MAX) {
@@ -69,7 +69,7 @@ fn sign(does: Does) -> char {
     }
 }
 
-fn of_job(step: &Step, style: Style) -> String {
+fn of_job(step: &Step, style: Style, year: &str) -> String {
     let word = if step.does == Does::Nothing { "" } else { step.does.word() };
     let mut text = style.paint(step.does, &format!("{} {word:<7} {}", sign(step.does), one_line(&step.job)));
     if let Some(drift) = &step.drift {
@@ -87,20 +87,22 @@ fn of_job(step: &Step, style: Style) -> String {
     }
     step.changes.iter().for_each(|change| text.push_str(&line(change)));
     if step.slots_before != step.slots_after {
-        let (before, after) = (slots(&step.slots_before), slots(&step.slots_after));
+        let (before, after) = (slots(&step.slots_before, year), slots(&step.slots_after, year));
         text.push_str(&format!("    {:<16} {before} -> {after}\n", "next"));
     } else if !matches!(step.does, Does::Nothing | Does::Leave | Does::Refuse) && !step.slots_after.is_empty() {
-        text.push_str(&format!("    {:<16} {}\n", "next", slots(&step.slots_after)));
+        text.push_str(&format!("    {:<16} {}\n", "next", slots(&step.slots_after, year)));
     }
     text
 }
 
-/// Slots with the offset said once: `12-01 02:00:00, 12-02 02:00:00, 12-03 02:00:00 +08:00`.
-fn slots(slots: &[String]) -> String {
+/// Slots with the offset said once, and the year of those that are not of this year:
+/// `12-30 02:00:00, 12-31 02:00:00, 2027-01-01 02:00:00 +08:00`.
+fn slots(slots: &[String], year: &str) -> String {
     if slots.is_empty() {
         return "none".to_owned();
     }
-    let times: Vec<String> = slots.iter().map(|slot| shown::time(slot)).collect();
+    let time = |slot: &String| if slot.starts_with(year) { shown::time(slot) } else { shown::moment_of(slot) };
+    let times: Vec<String> = slots.iter().map(time).collect();
     let offset = |time: &str| time.rsplit_once(' ').map(|(_, offset)| offset.to_owned());
     let first = offset(&times[0]);
     if first.is_some() && times.iter().all(|time| offset(time) == first) {

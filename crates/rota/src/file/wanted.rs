@@ -1,10 +1,11 @@
 //! What a job file wants: its apps, and its jobs with the defaults laid under them.
 //!
 //! A job's keys are those of the API, and so are the types that read them: a key that a job gets there can be written
-//! here. What a file adds is for whoever writes it: `defaults`, `shell`, and a pause with its reason.
+//! here. What a file adds is for whoever writes it: `defaults`, `calendars`, `shell`, and a pause with its reason.
 
 use rota_wire::rest::{AppPut, JobSpec};
 
+use super::calendars::Calendars;
 use super::mistake::Mistake;
 use super::node::{Key, Mark, Node, Value, beginning};
 use super::reader::{read, unknown_key};
@@ -13,7 +14,7 @@ use super::yaml;
 /// The format that this version reads.
 const VERSION: i64 = 1;
 /// Keys at the top of a file.
-const TOP: [&str; 6] = ["version", "name", "namespace", "defaults", "apps", "jobs"];
+const TOP: [&str; 7] = ["version", "name", "namespace", "defaults", "calendars", "apps", "jobs"];
 /// Keys of which a job has one: what it gives itself takes the place of any of them among the defaults.
 const ONE_OF: [&[&str]; 2] = [&["cron", "every", "delay", "at"], &["handler", "shell", "http"]];
 /// Keys that belong to one handler's job, and mean nothing for a request.
@@ -56,27 +57,47 @@ pub(crate) struct Job {
     pub(crate) node: Node,
 }
 
-/// Reads a file. All its mistakes come at once, but for those after which nothing can be read.
-pub(crate) fn wanted(text: &str) -> Result<Wanted, Vec<Mistake>> {
-    let root = yaml::parse(text).map_err(|mistake| vec![mistake])?;
-    let Some(entries) = root.entries() else {
-        return Err(vec![
-            Mistake::new(root.mark, format!("expected a map with `version` and `jobs`, found {}", root.kind()))
-                .hint("begin with: version: 1"),
-        ]);
-    };
-    let mut mistakes: Vec<Mistake> = entries
-        .iter()
-        .filter(|(key, _)| !TOP.contains(&key.text.as_str()))
-        .map(|(key, _)| unknown_key(&key.text, &TOP).under(&key.text, key.mark))
-        .collect();
-    let top = Top { entries };
-    mistakes.extend(top.check_version(root.mark));
-    let name = top.name("name").unwrap_or_else(|mistake| noted(&mut mistakes, mistake));
-    let namespace = top.name("namespace").unwrap_or_else(|mistake| noted(&mut mistakes, mistake));
-    let apps = top.apps(&mut mistakes);
-    let jobs = top.jobs(namespace.as_deref().unwrap_or("default"), &mut mistakes);
-    if mistakes.is_empty() { Ok(Wanted { name, namespace, apps, jobs }) } else { Err(mistakes) }
+/// A file as it stands there. Files of one call are all taken apart before one of them is read: they share calendars.
+pub(crate) struct Parsed {
+    root: Node,
+}
+
+impl Parsed {
+    /// Takes a text apart.
+    pub(crate) fn of(text: &str) -> Result<Parsed, Vec<Mistake>> {
+        let root = yaml::parse(text).map_err(|mistake| vec![mistake])?;
+        if root.entries().is_some() {
+            return Ok(Parsed { root });
+        }
+        let message = format!("expected a map with `version` and `jobs`, found {}", root.kind());
+        Err(vec![Mistake::new(root.mark, message).hint("begin with: version: 1")])
+    }
+
+    fn top(&self) -> Top<'_> {
+        Top { entries: self.root.entries().expect("what is taken apart is a map") }
+    }
+
+    /// Adds the file's calendars; `file` is its name in messages.
+    pub(crate) fn calendars(&self, file: &str, all: &mut Calendars) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        let own = self.top().map("calendars", &mut mistakes);
+        mistakes.extend(all.read(file, own));
+        mistakes
+    }
+
+    /// Reads what it wants. All its mistakes come at once.
+    pub(crate) fn wanted(&self, calendars: &Calendars) -> Result<Wanted, Vec<Mistake>> {
+        let top = self.top();
+        let unknown = top.entries.iter().filter(|(key, _)| !TOP.contains(&key.text.as_str()));
+        let mut mistakes: Vec<Mistake> =
+            unknown.map(|(key, _)| unknown_key(&key.text, &TOP).under(&key.text, key.mark)).collect();
+        mistakes.extend(top.check_version(self.root.mark));
+        let name = top.name("name").unwrap_or_else(|mistake| noted(&mut mistakes, mistake));
+        let namespace = top.name("namespace").unwrap_or_else(|mistake| noted(&mut mistakes, mistake));
+        let apps = top.apps(&mut mistakes);
+        let jobs = top.jobs(namespace.as_deref().unwrap_or("default"), calendars, &mut mistakes);
+        if mistakes.is_empty() { Ok(Wanted { name, namespace, apps, jobs }) } else { Err(mistakes) }
+    }
 }
 
 fn noted<T>(mistakes: &mut Vec<Mistake>, mistake: Mistake) -> Option<T> {
@@ -152,7 +173,7 @@ impl<'n> Top<'n> {
         apps
     }
 
-    fn jobs(&self, namespace: &str, mistakes: &mut Vec<Mistake>) -> Vec<Job> {
+    fn jobs(&self, namespace: &str, calendars: &Calendars, mistakes: &mut Vec<Mistake>) -> Vec<Job> {
         let defaults = self.map("defaults", mistakes);
         for (key, _) in defaults {
             let misplaced = ELSEWHERE.iter().find(|(known, _)| *known == key.text);
@@ -162,14 +183,14 @@ impl<'n> Top<'n> {
             }
         }
         let found = mistakes.len();
-        mistakes.extend(check_defaults(defaults));
+        mistakes.extend(check_defaults(defaults, calendars));
         if mistakes.len() > found {
             // Every job would repeat them.
             return Vec::new();
         }
         let mut jobs = Vec::new();
         for (key, node) in self.map("jobs", mistakes) {
-            match job(namespace, key, node, defaults) {
+            match job(namespace, key, node, defaults, calendars) {
                 Ok(job) => jobs.push(job),
                 Err(mistake) => mistakes.push(mistake.under(&key.text, key.mark).under("jobs", key.mark)),
             }
@@ -179,12 +200,15 @@ impl<'n> Top<'n> {
 }
 
 /// Mistakes in the defaults themselves, found once and not in each job.
-fn check_defaults(defaults: &[(Key, Node)]) -> Option<Mistake> {
+fn check_defaults(defaults: &[(Key, Node)], calendars: &Calendars) -> Option<Mistake> {
     let (first, _) = defaults.first()?;
     let mut entries: Vec<(Key, Node)> =
         defaults.iter().filter(|(key, _)| !OWN.contains(&key.text.as_str()) && key.text != "paused").cloned().collect();
     // Nothing of a job is missing in what is only its defaults.
     entries.retain(|(key, _)| ELSEWHERE.iter().all(|(known, _)| *known != key.text));
+    if let Err(mistake) = calendars.resolve(&mut entries) {
+        return Some(mistake.under("defaults", first.mark));
+    }
     entries.push((Key { mark: first.mark, text: "name".to_owned() }, text_node("x", first.mark)));
     let node = Node { mark: first.mark, value: Value::Map(entries) };
     read::<JobSpec>(&node)
@@ -197,7 +221,13 @@ fn text_node(text: &str, mark: Mark) -> Node {
     Node { mark, value: Value::Text(text.to_owned()) }
 }
 
-fn job(namespace: &str, key: &Key, node: &Node, defaults: &[(Key, Node)]) -> Result<Job, Mistake> {
+fn job(
+    namespace: &str,
+    key: &Key,
+    node: &Node,
+    defaults: &[(Key, Node)],
+    calendars: &Calendars,
+) -> Result<Job, Mistake> {
     let own: &[(Key, Node)] = match &node.value {
         Value::Map(entries) => entries,
         Value::Null => &[],
@@ -216,6 +246,7 @@ fn job(namespace: &str, key: &Key, node: &Node, defaults: &[(Key, Node)]) -> Res
     let mut entries = merged.entries().map(<[_]>::to_vec).unwrap_or_default();
     let reason = take_pause(&mut entries)?;
     take_shell(&mut entries)?;
+    calendars.resolve(&mut entries)?;
     entries.push((Key { mark: key.mark, text: "name".to_owned() }, text_node(&key.text, key.mark)));
     entries.push((Key { mark: key.mark, text: "namespace".to_owned() }, text_node(namespace, key.mark)));
     let spec = read::<JobSpec>(&Node { mark: node.mark, value: Value::Map(entries) }).map_err(told_as_file)?;

@@ -82,7 +82,7 @@ pub struct SlotStory {
     /// The slot that was meant, or the instant if none was, in the job's zone.
     pub at: String,
     /// What explains it: `covered`, `server_down`, `held`, `behind_held`, `due`, `frozen`, `paused`, `suspended`, `future`, `not_created`,
-    /// `edited`, `no_match`, `not_scheduled`, `ended`, `deleted`, `pruned`, `unreadable` or `hole`.
+    /// `edited`, `calendar`, `outside_active`, `jitter`, `no_match`, `not_scheduled`, `ended`, `deleted`, `pruned`, `unreadable` or `hole`.
     pub code: String,
     /// Whether the ledger is at fault: a slot that should have a row has none.
     pub is_hole: bool,
