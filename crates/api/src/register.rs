@@ -29,6 +29,8 @@ use crate::state::{State, Unanswered};
 
 /// Handlers that one worker offers.
 const HANDLERS_MAX: usize = 1_000;
+/// Attempts that a worker may want in one call.
+const LIST_MAX: u32 = 1_000;
 const URL_BYTES_MAX: usize = 2_048;
 const SECRET_BYTES_MAX: usize = 1_024;
 
@@ -97,9 +99,18 @@ fn read(app: AppId, body: wire::Register) -> Result<Registration, Refusal> {
         handlers,
         labels: body.labels,
         capacity: body.capacity,
+        list_max: check_list_max(body.list_max)?,
         secret: Secret(secret),
         at: rota_core::time::UnixMs(0),
     })
+}
+
+fn check_list_max(list_max: u32) -> Result<u32, Refusal> {
+    if list_max > LIST_MAX {
+        return Err(Refusal::invalid("list_max", format!("{list_max} are more than {LIST_MAX} in one call"))
+            .hint("leave it out to be called for one attempt at a time"));
+    }
+    Ok(list_max)
 }
 
 /// The address without a slash at its end.
@@ -239,6 +250,7 @@ mod tests {
             handlers: vec!["b".to_owned(), "a".to_owned(), "b".to_owned()],
             labels: BTreeMap::from([("disk".to_owned(), "ssd".to_owned())]),
             capacity: 4,
+            list_max: 0,
         }
     }
 
@@ -252,7 +264,8 @@ mod tests {
     #[test]
     fn bad_registrations_name_their_field() {
         type Break = fn(&mut wire::Register);
-        let cases: [(Break, &str); 16] = [
+        let cases: [(Break, &str); 17] = [
+            (|b| b.list_max = 1_001, "list_max"),
             (|b| b.name = String::new(), "name"),
             (|b| b.name = "a b".to_owned(), "name"),
             (|b| b.incarnation = 0, "incarnation"),

@@ -42,6 +42,7 @@ fn worker(n: u32) -> (Registration, WorkerState) {
         handlers: vec!["echo".into()],
         labels: BTreeMap::new(),
         capacity: 0,
+        list_max: 0,
         secret: Secret::default(),
         at: UnixMs(START),
     };

@@ -78,6 +78,8 @@ pub struct Registration {
     pub labels: Labels,
     /// Attempts that it runs at once; 0 is unlimited.
     pub capacity: u32,
+    /// Attempts that one call may bring it; 0 or 1: one at a time.
+    pub list_max: u32,
     /// What calls to it carry.
     pub secret: Secret,
     /// When this incarnation registered.

@@ -35,8 +35,17 @@ const OPEN_PER_WORKER: u64 = 64;
 fn main() {
     let is_bench = std::env::args().any(|arg| arg == "--bench");
     let duration = if is_bench { Duration::from_secs(8) } else { Duration::from_millis(200) };
-    let workers: Vec<Arc<Registration>> =
-        (1..).zip(serve()).map(|(id, address)| worker(id, &format!("http://{address}"))).collect();
+    for list_max in [1, 128] {
+        run(duration, list_max);
+    }
+}
+
+/// Sends for so long, at most so many in one call.
+fn run(duration: Duration, list_max: u32) {
+    let taking = |(id, address)| {
+        Arc::new(Registration { list_max, ..Registration::clone(&worker(id, &format!("http://{address}"))) })
+    };
+    let workers: Vec<Arc<Registration>> = (1..).zip(serve()).map(taking).collect();
     let (outcomes, mut inbox) = common::answers();
     let policy = Arc::new(Policy::new::<&str>(&[], false).unwrap());
     let tls = rota_net::tls::roots(&[]).unwrap();
@@ -70,7 +79,7 @@ fn main() {
     let rate = answered as f64 / elapsed.as_secs_f64();
     let lane_us = lane_cpu().as_micros() as f64 / answered as f64;
     println!(
-        "dispatch: {rate:.0} sends/s, {lane_us:.1} us of lane CPU each, {:.1} answers a vector",
+        "dispatch, up to {list_max} in a call: {rate:.0} sends/s, {lane_us:.1} us of lane CPU each, {:.1} answers a vector",
         answered as f64 / vectors as f64
     );
 }
@@ -119,7 +128,14 @@ async fn accept(addresses: &Sender<SocketAddr>) {
 }
 
 async fn answer(request: http::Request<Incoming>) -> Result<http::Response<Full<Bytes>>, Infallible> {
-    let _ = request.into_body().collect().await;
-    let body = Full::new(Bytes::from_static(b"{\"next_beat\":8}"));
+    let is_list = request.uri().path().ends_with("execute-list");
+    let asked = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = if is_list {
+        let accepted = asked.windows(10).filter(|letters| letters == b"\"attempt\":").count();
+        Bytes::from(format!(r#"{{"next_beat":8,"accepted":{accepted}}}"#))
+    } else {
+        Bytes::from_static(br#"{"next_beat":8}"#)
+    };
+    let body = Full::new(body);
     Ok(http::Response::builder().status(202).body(body).expect("a constant"))
 }

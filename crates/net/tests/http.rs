@@ -115,6 +115,7 @@ fn an_accepted_send_carries_everything_that_the_worker_needs() {
         handler: "echo".to_owned(),
         param: "hi \"you\"".to_owned(),
         timeout_ms: Some(500),
+        traceparent: None,
     };
     assert_eq!(body, expected);
 }

@@ -38,7 +38,7 @@ pub(crate) const DEFINITION_COLUMNS: &str = "d.key, d.app, d.name, d.spec, d.sta
 
 /// The columns of a worker, in the order of [`worker`].
 pub(crate) const WORKER_COLUMNS: &str =
-    "id, app, name, incarnation, url, protocol, handlers, labels, capacity, secret, at, state";
+    "id, app, name, incarnation, url, protocol, handlers, labels, capacity, secret, at, state, list_max";
 
 const STATE_OFFSET: u8 = 10;
 
@@ -347,6 +347,7 @@ pub(crate) fn worker(row: &Row<'_>, key: &Key) -> rusqlite::Result<(Registration
         handlers: serde_json::from_str(row.get_ref(6)?.as_str()?).map_err(|e| json(6, e))?,
         labels: serde_json::from_str(row.get_ref(7)?.as_str()?).map_err(|e| json(7, e))?,
         capacity: row.get(8)?,
+        list_max: row.get(12)?,
         secret: Secret(secret.ok_or_else(|| odd(row, 9, Type::Blob))?),
         at: read_ms(row, 10)?,
     };

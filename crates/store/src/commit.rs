@@ -361,7 +361,7 @@ impl<'s> Writer<'s> {
     fn register(&mut self, worker: &Registration, state: WorkerState) -> Result<(), Error> {
         let context = codec::secret_context(worker.id, worker.incarnation);
         let sql = format!(
-            "INSERT OR REPLACE INTO worker ({}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)",
+            "INSERT OR REPLACE INTO worker ({}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)",
             codec::WORKER_COLUMNS
         );
         let values = params![
@@ -377,6 +377,7 @@ impl<'s> Writer<'s> {
             self.store.key.seal(&worker.secret.0, &context)?,
             worker.at.0,
             codec::worker_state(state),
+            worker.list_max,
         ];
         self.cold(&sql, values).map(drop)
     }

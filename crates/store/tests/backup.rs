@@ -79,6 +79,7 @@ impl Shop {
             handlers: vec!["settle".to_owned()],
             labels: [].into(),
             capacity: 4,
+            list_max: 0,
             secret: Secret("a secret".to_owned()),
             at: T,
         };

@@ -62,6 +62,7 @@ fn write(store: &mut dyn Store, schema: u32) {
         handlers: vec!["settle".to_owned()],
         labels: [("disk".to_owned(), "ssd".to_owned())].into(),
         capacity: 4,
+        list_max: if schema >= 5 { 7 } else { 0 },
         secret: Secret("a secret".to_owned()),
         at: T,
     };
@@ -201,6 +202,11 @@ fn a_store_of_schema_3_opens_with_everything() {
 #[test]
 fn a_store_of_schema_4_opens_with_everything() {
     past(check(4, include_str!("fixtures/v4.sql"), include_str!("fixtures/v4.key.hex")));
+}
+
+#[test]
+fn a_store_of_schema_5_opens_with_everything() {
+    past(check(5, include_str!("fixtures/v5.sql"), include_str!("fixtures/v5.key.hex")));
 }
 
 fn past((store, query): (MemoryStore, rota_store::SqliteQuery)) {

@@ -443,6 +443,7 @@ impl Pair {
             handlers: vec!["echo".to_owned()],
             labels: [("n".to_owned(), worker.to_string())].into(),
             capacity: 4,
+            list_max: 0,
             secret: Secret(format!("secret {worker}")),
             at: UnixMs(self.now),
         };

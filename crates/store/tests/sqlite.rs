@@ -318,6 +318,7 @@ fn the_key_must_be_the_one_of_the_database() {
         handlers: vec![],
         labels: [].into(),
         capacity: 1,
+        list_max: 0,
         secret: Secret("very-secret-words".to_owned()),
         at: T,
     };

@@ -48,6 +48,14 @@ pub struct Register {
     /// Attempts that it runs at once; 0 is unlimited.
     #[serde(default)]
     pub capacity: u32,
+    /// Attempts that one [`ExecuteList`] may bring it; 0: it takes them one at a time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "schema", schema(maximum = 1000))]
+    pub list_max: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The namespace of whoever names none.
@@ -247,6 +255,37 @@ pub struct Execute {
     /// How long it may run, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// In a list, the trace that the attempt belongs to; alone, a header says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+/// Several dispatches in one call, to a worker that registered with a `list_max`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ExecuteList {
+    /// The dispatches, in the order in which they were routed; at least one, each attempt once.
+    pub tasks: Vec<Execute>,
+}
+
+/// What became of each dispatch of a list.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ListAccepted {
+    /// The number of the next beat that the worker composes.
+    pub next_beat: u64,
+    /// How many it has, and will report: all of the list but `refused`.
+    pub accepted: u32,
+    /// Those that it does not run, and never will under their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<ListRefused>,
+}
+
+/// A dispatch of a list that its worker refuses.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ListRefused {
+    /// The attempt.
+    pub attempt: u64,
+    /// Why.
+    pub refused: Refusal,
 }
 
 impl fmt::Debug for Execute {

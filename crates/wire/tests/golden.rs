@@ -10,8 +10,8 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use rota_wire::worker::{
-    Accepted, Acknowledged, Beat, Enquiry, Execute, Identity, Leave, Logs, Outcome, Refusal, Refused, Register,
-    Registered, Results, Status, WorkerNow, default_namespace,
+    Accepted, Acknowledged, Beat, Enquiry, Execute, ExecuteList, Identity, Leave, ListAccepted, Logs, Outcome, Refusal,
+    Refused, Register, Registered, Results, Status, WorkerNow, default_namespace,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -57,6 +57,7 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, unknow
 #[test]
 fn requests_of_workers_are_as_they_were() {
     check::<Register>("register", Unknown::Refused);
+    check::<Register>("register.lists", Unknown::Refused);
     check::<Beat>("beat", Unknown::Refused);
     check::<Leave>("leave", Unknown::Refused);
     check::<Results>("results", Unknown::Refused);
@@ -75,12 +76,15 @@ fn answers_to_workers_are_as_they_were() {
 fn requests_to_workers_are_as_they_were() {
     check::<Execute>("execute", Unknown::Tolerated);
     check::<Execute>("execute.least", Unknown::Tolerated);
+    check::<ExecuteList>("execute_list", Unknown::Tolerated);
     check::<Enquiry>("enquiry", Unknown::Tolerated);
 }
 
 #[test]
 fn answers_of_workers_are_as_they_were() {
     check::<Accepted>("accepted", Unknown::Tolerated);
+    check::<ListAccepted>("list_accepted", Unknown::Tolerated);
+    check::<ListAccepted>("list_accepted.all", Unknown::Tolerated);
     check::<Identity>("identity", Unknown::Tolerated);
     for refusal in [
         Refusal::ForeignIncarnation,
@@ -141,6 +145,7 @@ fn the_results_file_has_every_outcome() {
 fn what_may_be_left_out_has_its_default() {
     let least: Register = read("register.least");
     assert_eq!((least.namespace, least.labels, least.capacity), (default_namespace(), BTreeMap::new(), 0));
+    assert_eq!(least.list_max, 0);
     assert_eq!(default_namespace(), "default");
     let least: Beat = read("beat.least");
     assert_eq!((least.finished, least.capacity, least.labels), (vec![], None, None));
@@ -161,6 +166,8 @@ fn every_required_field_is_required() {
     check_required::<Execute>("execute.least");
     check_required::<Accepted>("accepted");
     check_required::<Refused>("refused.full");
+    check_required::<ExecuteList>("execute_list");
+    check_required::<ListAccepted>("list_accepted.all");
     check_required::<Enquiry>("enquiry");
     check_required::<Status>("status.running");
     check_required::<Identity>("identity");

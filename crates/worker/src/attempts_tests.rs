@@ -29,6 +29,7 @@ fn ask(attempt: u64) -> Execute {
         handler: "echo".to_owned(),
         param: String::new(),
         timeout_ms: None,
+        traceparent: None,
     }
 }
 

@@ -22,6 +22,8 @@ use crate::live::{Live, Parts};
 use crate::worker::Worker;
 
 const CAPACITY: u32 = 64;
+/// Attempts that the server may bring in one call.
+pub(crate) const LIST_MAX: u32 = 128;
 const NAME_BYTES_MAX: usize = 100;
 const LABELS_MAX: usize = 64;
 const DRAIN_DEADLINE: Duration = Duration::from_secs(30);
@@ -180,6 +182,7 @@ impl Builder {
             handlers: names.iter().cloned().collect(),
             labels: self.labels,
             capacity: self.capacity,
+            list_max: LIST_MAX,
         };
         let live = Live::new(Parts {
             name,

@@ -9,10 +9,13 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::{Method, Request, Response, StatusCode};
-use rota_wire::worker::{Enquiry, Execute, Identity, Refusal, Refused};
+use rota_wire::worker::{
+    Accepted, Enquiry, Execute, ExecuteList, Identity, ListAccepted, ListRefused, Refusal, Refused,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::builder::LIST_MAX;
 use crate::identity::is_same_secret;
 use crate::live::Live;
 use crate::slot;
@@ -20,6 +23,8 @@ use crate::slot;
 /// A parameter of 1 MiB in which JSON escapes every byte, and room for the rest. Nobody without the
 /// secret can make the worker read this much.
 pub(crate) const BODY_BYTES_MAX: usize = (6 << 20) + (64 << 10);
+/// A longer one is none.
+const TRACEPARENT_BYTES_MAX: usize = 200;
 /// From a request's head to the end of its body.
 const BODY_READ: Duration = Duration::from_secs(10);
 
@@ -52,6 +57,7 @@ impl Endpoint {
                 let traceparent = traceparent(&request);
                 self.execute(read(request).await?, traceparent)
             }
+            Task::ExecuteList => self.execute_list(read(request).await?),
             Task::Cancel => Ok(told(self.live.cancel(&read::<Enquiry>(request).await?))),
             Task::Probe => Ok(told(self.live.probe(&read::<Enquiry>(request).await?))),
         }
@@ -67,38 +73,68 @@ impl Endpoint {
     }
 
     fn execute(&self, ask: Execute, traceparent: Option<String>) -> Result<Answer, Problem> {
-        let invalid = |field, message: &str| {
-            Err(Problem { field: Some(field), ..Problem::new(StatusCode::BAD_REQUEST, "invalid", message) })
-        };
-        let Some(slot_ms) = slot::unix_ms(&ask.slot) else {
-            return invalid("slot", "it is not a time in RFC 3339, such as 2026-12-01T02:00:00+08:00");
-        };
-        if ask.shard >= ask.shards || ask.no == 0 {
-            return invalid("shard", "a shard is one of 0 to shards - 1, and an attempt's number starts at 1");
+        let slot_ms = slot_of(&ask)?;
+        Ok(match self.start(ask, slot_ms, traceparent) {
+            Ok(accepted) => json(StatusCode::ACCEPTED, &accepted),
+            Err(refused) => json(StatusCode::CONFLICT, &Refused { refused }),
+        })
+    }
+
+    /// Nothing of a list is started unless all of it can be read.
+    fn execute_list(&self, list: ExecuteList) -> Result<Answer, Problem> {
+        if list.tasks.is_empty() || list.tasks.len() > LIST_MAX as usize {
+            return Err(invalid("tasks", format!("a list has from 1 to {LIST_MAX} tasks")));
         }
-        let (attempt, run) = (ask.attempt, ask.run);
-        match self.live.execute(ask, slot_ms, traceparent) {
-            Ok(accepted) => Ok(json(StatusCode::ACCEPTED, &accepted)),
-            Err(refused) => {
-                if refused == Refusal::StaleEpoch {
-                    // Also what a server with a new data directory looks like; only a restart heals that.
-                    tracing::warn!(
-                        attempt,
-                        run,
-                        hint = "if the server's data is new, restart this worker",
-                        "stale_epoch"
-                    );
-                } else {
-                    tracing::debug!(attempt, run, ?refused, "attempt_refused");
+        let slots: Vec<i64> = list.tasks.iter().map(slot_of).collect::<Result<_, _>>()?;
+        let mut answer = ListAccepted { next_beat: 0, accepted: 0, refused: Vec::new() };
+        for (mut ask, slot_ms) in list.tasks.into_iter().zip(slots) {
+            let attempt = ask.attempt;
+            let traceparent = ask.traceparent.take().filter(|value| value.len() <= TRACEPARENT_BYTES_MAX);
+            match self.start(ask, slot_ms, traceparent) {
+                Ok(Accepted { next_beat }) => {
+                    // Beats may be composed meanwhile: each attempt is in the one that the last answer names.
+                    answer.next_beat = answer.next_beat.max(next_beat);
+                    answer.accepted += 1;
                 }
-                Ok(json(StatusCode::CONFLICT, &Refused { refused }))
+                Err(refused) => answer.refused.push(ListRefused { attempt, refused }),
             }
         }
+        Ok(json(StatusCode::ACCEPTED, &answer))
     }
+
+    fn start(&self, ask: Execute, slot_ms: i64, traceparent: Option<String>) -> Result<Accepted, Refusal> {
+        let (attempt, run) = (ask.attempt, ask.run);
+        let answer = self.live.execute(ask, slot_ms, traceparent);
+        match answer {
+            // Also what a server with a new data directory looks like; only a restart heals that.
+            Err(Refusal::StaleEpoch) => {
+                tracing::warn!(attempt, run, hint = "if the server's data is new, restart this worker", "stale_epoch")
+            }
+            Err(refused) => tracing::debug!(attempt, run, ?refused, "attempt_refused"),
+            Ok(_) => {}
+        }
+        answer
+    }
+}
+
+/// The slot of a dispatch that can be meant.
+fn slot_of(ask: &Execute) -> Result<i64, Problem> {
+    let slot_ms = slot::unix_ms(&ask.slot)
+        .ok_or_else(|| invalid("slot", "it is not a time in RFC 3339, such as 2026-12-01T02:00:00+08:00"))?;
+    if ask.shard >= ask.shards || ask.no == 0 {
+        let message = "a shard is one of 0 to shards - 1, and an attempt's number starts at 1";
+        return Err(invalid("shard", message));
+    }
+    Ok(slot_ms)
+}
+
+fn invalid(field: &'static str, message: impl Into<String>) -> Problem {
+    Problem { field: Some(field), ..Problem::new(StatusCode::BAD_REQUEST, "invalid", message) }
 }
 
 enum Task {
     Execute,
+    ExecuteList,
     Cancel,
     Probe,
 }
@@ -107,6 +143,7 @@ impl Task {
     fn parse(word: &str) -> Option<Task> {
         match word {
             "execute" => Some(Task::Execute),
+            "execute-list" => Some(Task::ExecuteList),
             "cancel" => Some(Task::Cancel),
             "probe" => Some(Task::Probe),
             _ => None,
@@ -136,9 +173,8 @@ impl Problem {
 
 /// As it came, if it is short enough to be one.
 fn traceparent(request: &Request<Incoming>) -> Option<String> {
-    const BYTES_MAX: usize = 200;
     let value = request.headers().get("traceparent")?.to_str().ok()?;
-    (value.len() <= BYTES_MAX).then(|| value.to_owned())
+    (value.len() <= TRACEPARENT_BYTES_MAX).then(|| value.to_owned())
 }
 
 fn expect_method(request: &Request<Incoming>, method: &Method) -> Result<(), Problem> {

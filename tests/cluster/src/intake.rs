@@ -80,6 +80,7 @@ impl World {
             handlers: vec!["work".to_owned()],
             labels: [("disk".to_owned(), slot.disk.to_owned())].into(),
             capacity: at.capacity,
+            list_max: 0,
             secret: Secret::default(),
             at: UnixMs(0),
         };

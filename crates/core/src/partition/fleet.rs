@@ -396,6 +396,7 @@ pub(super) fn blank(
         handlers: Vec::new(),
         labels: Labels::new(),
         capacity: 0,
+        list_max: 0,
         secret: Secret::default(),
         at: UnixMs(0),
     })

@@ -303,6 +303,7 @@ impl Rig {
             handlers: vec!["echo".into()],
             labels: BTreeMap::new(),
             capacity: 0,
+            list_max: 0,
             secret: Secret("s".into()),
             at: UnixMs(0),
         }

@@ -123,6 +123,7 @@ async fn register(server: &Server, app: &str) -> (WorkerId, Incarnation) {
         handlers: vec!["echo".into()],
         labels: Labels::default(),
         capacity: 0,
+        list_max: 0,
         secret: Secret::default(),
         at: UnixMs(0),
     });

@@ -48,7 +48,7 @@ impl Desk {
         if let Some(peer) = known.filter(|peer| peer.address.is_of(worker)) {
             return Ok((key, peer.clone()));
         }
-        let peer = Rc::new(Peer::new(Address::of(worker)?, &self.context.config));
+        let peer = Rc::new(Peer::new(Address::of(worker)?, worker.list_max, &self.context.config));
         if let Some(old) = self.peers.insert(key, peer.clone()) {
             peer.inherit(&old);
             self.left.push((key, old));
@@ -114,7 +114,7 @@ impl lane::Desk for Desk {
             Ok((key, peer)) => {
                 let line = peer.line(which);
                 line.queue.borrow_mut().push_back(Call { partition, what, since, by });
-                line.ring();
+                line.call();
                 self.staff(tasks, key, &peer, which, line.connections);
             }
             Err(bad_url) => {

@@ -9,40 +9,42 @@ use bytes::Bytes;
 use itoa::{Buffer, Integer};
 use rota_core::job::Target;
 use rota_core::partition::Dispatch;
+use rota_core::trace::Sampler;
+
+/// What a body has beside its parameter fits into this, so that it is seldom moved while it grows.
+const REST_BYTES: usize = 512;
 
 /// The body of a send over HTTP.
 pub(super) fn execute(send: &Dispatch) -> Bytes {
+    let mut out = Writer { out: Vec::with_capacity(REST_BYTES + param(send).len()) };
+    out.execute(send, None);
+    Bytes::from(out.out)
+}
+
+/// The body of several sends in one call, as [`rota_wire::worker::ExecuteList`] has it.
+pub(super) fn execute_list<'s>(sends: impl Iterator<Item = &'s Dispatch> + Clone, sampler: Sampler) -> Bytes {
+    let bytes: usize = sends.clone().map(|send| REST_BYTES + param(send).len()).sum();
+    let mut out = Writer { out: Vec::with_capacity(bytes) };
+    let mut before = "{\"tasks\":[";
+    for send in sends {
+        out.raw(before);
+        out.execute(send, sampler.traceparent(send.run, send.attempt).as_deref());
+        before = ",";
+    }
+    out.raw("]}");
+    Bytes::from(out.out)
+}
+
+/// The parameter of a send.
+pub(super) fn param(send: &Dispatch) -> &str {
+    send.param.as_deref().unwrap_or_else(|| handler(send).1)
+}
+
+fn handler(send: &Dispatch) -> (&str, &str) {
     let Target::Handler { name, param } = &send.body.target else {
         unreachable!("the machine sends URL jobs to the URL executor");
     };
-    let param = send.param.as_deref().unwrap_or(param);
-    let worker = send.worker.as_ref().expect("a call over HTTP names its worker");
-    // What a body has beside its parameter fits into this, so that it is seldom moved while it grows.
-    const REST_BYTES: usize = 512;
-    let mut out = Writer { out: Vec::with_capacity(REST_BYTES + param.len()) };
-    out.number("{\"incarnation\":", worker.incarnation.0);
-    out.number(",\"epoch\":", send.epoch.0);
-    out.number(",\"attempt\":", send.attempt.0);
-    out.number(",\"run\":", send.run.0);
-    out.number(",\"shard\":", send.shard);
-    out.number(",\"shards\":", send.shards);
-    out.number(",\"no\":", send.no);
-    // The same as `crate::idempotency_key`, whose letters need no escapes.
-    out.number(",\"idempotency_key\":\"", send.run.0);
-    out.number("/", send.shard);
-    out.number("\",\"job\":", send.job.0);
-    out.text(",\"job_name\":", &send.body.name);
-    out.number(",\"version\":", send.version.0);
-    out.text(",\"origin\":", send.origin.word());
-    out.text(",\"slot\":", &send.body.zone.format(send.slot));
-    out.text(",\"zone\":", send.body.zone.name());
-    out.text(",\"handler\":", name);
-    out.text(",\"param\":", param);
-    if let Some(timeout_ms) = send.timeout_ms {
-        out.number(",\"timeout_ms\":", timeout_ms);
-    }
-    out.raw("}");
-    Bytes::from(out.out)
+    (name, param)
 }
 
 /// Writes pieces of JSON behind one another.
@@ -52,6 +54,35 @@ struct Writer {
 
 // Inlined, so that the pieces between the values are of known length.
 impl Writer {
+    fn execute(&mut self, send: &Dispatch, traceparent: Option<&str>) {
+        let worker = send.worker.as_ref().expect("a call over HTTP names its worker");
+        self.number("{\"incarnation\":", worker.incarnation.0);
+        self.number(",\"epoch\":", send.epoch.0);
+        self.number(",\"attempt\":", send.attempt.0);
+        self.number(",\"run\":", send.run.0);
+        self.number(",\"shard\":", send.shard);
+        self.number(",\"shards\":", send.shards);
+        self.number(",\"no\":", send.no);
+        // The same as `crate::idempotency_key`, whose letters need no escapes.
+        self.number(",\"idempotency_key\":\"", send.run.0);
+        self.number("/", send.shard);
+        self.number("\",\"job\":", send.job.0);
+        self.text(",\"job_name\":", &send.body.name);
+        self.number(",\"version\":", send.version.0);
+        self.text(",\"origin\":", send.origin.word());
+        self.text(",\"slot\":", &send.body.zone.format(send.slot));
+        self.text(",\"zone\":", send.body.zone.name());
+        self.text(",\"handler\":", handler(send).0);
+        self.text(",\"param\":", param(send));
+        if let Some(timeout_ms) = send.timeout_ms {
+            self.number(",\"timeout_ms\":", timeout_ms);
+        }
+        if let Some(traceparent) = traceparent {
+            self.text(",\"traceparent\":", traceparent);
+        }
+        self.raw("}");
+    }
+
     #[inline]
     fn raw(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
@@ -108,6 +139,7 @@ mod tests {
             handlers: Vec::new(),
             labels: std::collections::BTreeMap::new(),
             capacity: 0,
+            list_max: 0,
             secret: Secret(String::new()),
             at: UnixMs(0),
         })
@@ -134,6 +166,7 @@ mod tests {
             handler: name.clone(),
             param: send.param.as_deref().unwrap_or(param).to_owned(),
             timeout_ms: send.timeout_ms,
+            traceparent: None,
         }
     }
 
@@ -193,6 +226,21 @@ mod tests {
         fn bodies_are_byte_for_byte_what_the_protocols_struct_makes(send in send()) {
             let expected = serde_json::to_string(&expected(&send)).unwrap();
             let body = execute(&send);
+            prop_assert_eq!(std::str::from_utf8(&body).unwrap(), &expected);
+        }
+
+        #[test]
+        fn a_list_is_byte_for_byte_what_the_protocols_struct_makes(
+            sends in proptest::collection::vec(send(), 1..4),
+            is_traced in any::<bool>(),
+        ) {
+            let sampler = if is_traced { Sampler::new(7, 1_000_000) } else { Sampler::NONE };
+            let task = |send: &Dispatch| {
+                let traceparent = sampler.traceparent(send.run, send.attempt);
+                wire::Execute { traceparent, ..expected(send) }
+            };
+            let expected = serde_json::to_string(&wire::ExecuteList { tasks: sends.iter().map(task).collect() }).unwrap();
+            let body = execute_list(sends.iter(), sampler);
             prop_assert_eq!(std::str::from_utf8(&body).unwrap(), &expected);
         }
     }

@@ -6,6 +6,8 @@
 //! connections as calls come, and more only while calls wait for slow answers. So a worker that answers
 //! late, or never, costs its own connections and their timers, and nobody else's.
 //!
+//! A worker that registered with a `list_max` gets what waits for it when a connection is free as one call.
+//!
 //! What proves that an attempt did not start: no connection could be made, the call was still in the
 //! queue, hyper gives the request back unwritten, or the worker refused it in type. A connection that
 //! breaks after that, a kept-alive one above all, leaves it in doubt.

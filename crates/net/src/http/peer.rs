@@ -16,7 +16,7 @@ use rota_core::worker::Registration;
 use rota_port::executor::Outbound;
 
 use super::seat::Seat;
-use super::{Config, translate};
+use super::{Config, encode, translate};
 use crate::Clock;
 use crate::connect::{self, Connector};
 use crate::connection::{BodyLimit, Connection, Failure};
@@ -26,6 +26,10 @@ use crate::trace;
 
 /// Answers of workers are small; what is larger is none.
 const ANSWER: BodyLimit = BodyLimit { kept_bytes_max: 64 << 10, read_bytes_max: 64 << 10 };
+/// Sends in one call at most, whatever a worker would take: what is lost with a connection is in doubt.
+const LIST_MAX: usize = 128;
+/// Bytes of parameters in one call of several sends; a longer one goes alone.
+const LIST_BYTES_MAX: usize = 256 << 10;
 /// Connections for cancels and probes: opened as they come, and at most.
 const ENQUIRIES: (usize, usize) = (2, 8);
 
@@ -60,6 +64,7 @@ pub(super) struct Address {
     pub(super) endpoint: Endpoint,
     pub(super) bearer: HeaderValue,
     pub(super) execute: Uri,
+    pub(super) execute_list: Uri,
     pub(super) cancel: Uri,
     pub(super) probe: Uri,
 }
@@ -75,6 +80,7 @@ impl Address {
             url: worker.url.clone(),
             secret: worker.secret.0.clone(),
             execute: endpoint.join("/internal/tasks/execute"),
+            execute_list: endpoint.join("/internal/tasks/execute-list"),
             cancel: endpoint.join("/internal/tasks/cancel"),
             probe: endpoint.join("/internal/tasks/probe"),
             endpoint,
@@ -123,10 +129,12 @@ pub(super) struct Line {
     pub(super) connections: usize,
     /// Opened while answers are slow.
     pub(super) connections_max: usize,
+    /// Calls that a connection takes at once.
+    list_max: usize,
 }
 
 impl Line {
-    fn new(connections: usize, connections_max: usize) -> Line {
+    fn new(connections: usize, connections_max: usize, list_max: usize) -> Line {
         Line {
             queue: RefCell::new(VecDeque::new()),
             open: Cell::new(0),
@@ -137,13 +145,21 @@ impl Line {
             is_paused: Cell::new(false),
             connections,
             connections_max,
+            list_max,
         }
     }
 
     /// Whether more calls wait than connections are about to take, and `connections_max` are not open yet.
     pub(super) fn wants_connection(&self, connections_max: usize) -> bool {
         let coming = self.idle.borrow().len() + self.called.get() + self.connecting.get();
-        coming < self.queue.borrow().len() && self.open.get() < connections_max && !self.is_paused.get()
+        coming * self.list_max < self.queue.borrow().len() && self.open.get() < connections_max && !self.is_paused.get()
+    }
+
+    /// Calls another connection, unless those that were called will take all that waits.
+    pub(super) fn call(&self) {
+        if self.called.get() * self.list_max < self.queue.borrow().len() {
+            self.ring();
+        }
     }
 
     /// Calls a connection that waits, if one does: the one that was used last, since the others may grow old and close.
@@ -166,6 +182,24 @@ impl Line {
     }
 }
 
+impl Line {
+    /// Takes the calls that go with `first` in one request; nothing unless the worker takes lists.
+    fn fill(&self, context: &Context, list: &mut Vec<Call>) {
+        let bytes = |call: &Call| translate::send_of(&call.what).map_or(0, |send| encode::param(send).len());
+        let mut left = LIST_BYTES_MAX.saturating_sub(list.iter().map(bytes).sum());
+        let fits = |left| self.queue.borrow().front().is_some_and(|call| bytes(call) <= left);
+        while list.len() < self.list_max
+            && fits(left)
+            && let Some(call) = self.next(context)
+        {
+            left = left.saturating_sub(bytes(&call));
+            list.push(call);
+        }
+        // What is too much for one call goes out beside it.
+        self.call();
+    }
+}
+
 /// One incarnation of a worker at one address.
 pub(super) struct Peer {
     pub(super) address: Address,
@@ -174,12 +208,13 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(address: Address, config: &Config) -> Peer {
+    pub(super) fn new(address: Address, list_max: u32, config: &Config) -> Peer {
         let (enquiries, enquiries_max) = ENQUIRIES;
+        let list_max = (list_max as usize).clamp(1, LIST_MAX);
         Peer {
             address,
-            sends: Line::new(config.connections, config.connections_max.max(config.connections)),
-            enquiries: Line::new(enquiries, enquiries_max),
+            sends: Line::new(config.connections, config.connections_max.max(config.connections), list_max),
+            enquiries: Line::new(enquiries, enquiries_max, 1),
         }
     }
 
@@ -246,25 +281,35 @@ async fn take_calls(context: &Context, peer: &Peer, line: &Line, mut connection:
     let seat = Rc::new(Seat::take().await);
     line.seats.borrow_mut().push(seat.clone());
     let mut is_fresh = true;
+    let mut calls = Vec::new();
     loop {
-        if let Some(call) = line.next(context) {
-            match exchange(context, peer, &seat, &mut connection, call).await {
-                After::Reusable => is_fresh = false,
-                After::Useless => break,
-                // A connection that is closed as soon as it is made is none.
-                After::NotSent(call) if is_fresh => {
-                    context.answer_unsent(call, Why::ConnectFailed);
-                    break;
-                }
-                // The call waits for the next connection, as if this one had never taken it.
-                After::NotSent(call) => {
-                    line.queue.borrow_mut().push_front(call);
-                    break;
-                }
+        calls.extend(line.next(context));
+        if calls.is_empty() {
+            if wait(context, line, &seat, &mut connection).await {
+                continue;
             }
-        } else if !wait(context, line, &seat, &mut connection).await {
             break;
         }
+        line.fill(context, &mut calls);
+        let after = exchange(context, peer, &seat, &mut connection, &calls).await;
+        match after {
+            After::Reusable => is_fresh = false,
+            After::Useless => break,
+            // A connection that is closed as soon as it is made is none.
+            After::NotSent if is_fresh => {
+                for call in calls.drain(..) {
+                    context.answer_unsent(call, Why::ConnectFailed);
+                }
+                break;
+            }
+            // The calls wait for the next connection, as if this one had never taken them.
+            After::NotSent => {
+                let mut queue = line.queue.borrow_mut();
+                calls.drain(..).rev().for_each(|call| queue.push_front(call));
+                break;
+            }
+        }
+        calls.clear();
     }
     line.seats.borrow_mut().retain(|other| !Rc::ptr_eq(other, &seat));
 }
@@ -297,29 +342,39 @@ enum After {
     Reusable,
     /// It is of no more use.
     Useless,
-    /// It was closed before a byte of this call was written.
-    NotSent(Call),
+    /// It was closed before a byte of the request was written.
+    NotSent,
 }
 
-/// Sends a call and answers it, unless nothing was sent.
-async fn exchange(context: &Context, peer: &Peer, seat: &Seat, connection: &mut Connection, call: Call) -> After {
-    let ms = match &call.what {
+/// Sends calls in one request, one alone or a list of sends, and answers them, unless nothing was sent.
+async fn exchange(context: &Context, peer: &Peer, seat: &Seat, connection: &mut Connection, calls: &[Call]) -> After {
+    let first = &calls[0];
+    let ms = match &first.what {
         Outbound::Send(_) => context.config.exchange_ms,
-        Outbound::Probe(_) | Outbound::Cancel(_) => call.by.since((context.clock)()),
+        Outbound::Probe(_) | Outbound::Cancel(_) => first.by.since((context.clock)()),
     };
     let headers = connection.headers();
-    let mut request = translate::request(&peer.address, &call.what, headers);
-    if let Outbound::Send(send) = &call.what {
-        trace::mark(request.headers_mut(), context.config.sampler, send);
-    }
+    let request = if let [alone] = calls {
+        let mut request = translate::request(&peer.address, &alone.what, headers);
+        if let Outbound::Send(send) = &alone.what {
+            trace::mark(request.headers_mut(), context.config.sampler, send);
+        }
+        request
+    } else {
+        translate::request_of_list(&peer.address, calls, context.config.sampler, headers)
+    };
     let answer = {
         let mut exchange = pin!(connection.exchange(request, ANSWER));
         seat.within(ms, |cx| exchange.as_mut().poll(cx)).await
     };
     match answer {
         Some(Ok(response)) => {
-            let answer = translate::answered(&call.what, &response);
-            context.outbox.put_said(call.partition, registration(&call.what).app, answer);
+            if let [alone] = calls {
+                let answer = translate::answered(&alone.what, &response);
+                context.outbox.put_said(alone.partition, registration(&alone.what).app, answer);
+            } else {
+                translate::answered_list(calls, &response, |partition, input| context.outbox.put(partition, input));
+            }
             if response.is_cut {
                 return After::Useless;
             }
@@ -327,12 +382,14 @@ async fn exchange(context: &Context, peer: &Peer, seat: &Seat, connection: &mut 
             let is_reusable = seat.within(ms, |cx| reusable.as_mut().poll(cx)).await;
             return if is_reusable == Some(true) { After::Reusable } else { After::Useless };
         }
-        Some(Err(Failure::NotSent)) => return After::NotSent(call),
+        Some(Err(Failure::NotSent)) => return After::NotSent,
         Some(Err(Failure::Broken(error))) => {
             tracing::debug!(url = peer.address.url, error = &error as &dyn std::error::Error, "exchange_broken");
         }
         None => tracing::debug!(url = peer.address.url, ms, "exchange_timed_out"),
     }
-    context.outbox.put(call.partition, translate::unanswered(&call.what));
+    for call in calls {
+        context.outbox.put(call.partition, translate::unanswered(&call.what));
+    }
     After::Useless
 }

@@ -1,28 +1,54 @@
 //! Between the machine's words and those of the worker protocol.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Uri};
 use http_body_util::Full;
-use rota_core::id::{AttemptId, RunId};
+use rota_core::id::{AttemptId, PartitionId, RunId};
 use rota_core::limits::MESSAGE_BYTES_MAX;
-use rota_core::partition::{CancelAnswer, Enquiry, Input, Outcome, ProbeAnswer, Report, SendOutcome};
+use rota_core::partition::{CancelAnswer, Dispatch, Enquiry, Input, Outcome, ProbeAnswer, Report, SendOutcome};
+use rota_core::trace::Sampler;
 use rota_core::why::Why;
 use rota_port::executor::Outbound;
 use rota_wire::worker as wire;
 use serde::de::DeserializeOwned;
 
 use super::encode;
-use super::peer::Address;
+use super::peer::{Address, Call};
 use crate::connection::Response;
 
 /// The request that carries a call, made of an empty map of headers.
-pub(super) fn request(address: &Address, call: &Outbound, mut headers: HeaderMap) -> Request<Full<Bytes>> {
+pub(super) fn request(address: &Address, call: &Outbound, headers: HeaderMap) -> Request<Full<Bytes>> {
     let (target, body) = match call {
         Outbound::Send(send) => (&address.execute, encode::execute(send)),
         Outbound::Probe(enquiry) => (&address.probe, enquire(enquiry)),
         Outbound::Cancel(enquiry) => (&address.cancel, enquire(enquiry)),
     };
+    post(address, target, body, headers)
+}
+
+/// The request that carries several sends.
+pub(super) fn request_of_list(
+    address: &Address,
+    sends: &[Call],
+    sampler: Sampler,
+    headers: HeaderMap,
+) -> Request<Full<Bytes>> {
+    let body = encode::execute_list(sends.iter().filter_map(|call| send_of(&call.what)), sampler);
+    post(address, &address.execute_list, body, headers)
+}
+
+/// The dispatch that a call carries, if it is a send.
+pub(super) fn send_of(call: &Outbound) -> Option<&Dispatch> {
+    match call {
+        Outbound::Send(send) => Some(send),
+        Outbound::Probe(_) | Outbound::Cancel(_) => None,
+    }
+}
+
+fn post(address: &Address, target: &Uri, body: Bytes, mut headers: HeaderMap) -> Request<Full<Bytes>> {
     headers.insert(HOST, address.endpoint.authority.clone());
     headers.insert(AUTHORIZATION, address.bearer.clone());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -71,6 +97,35 @@ pub(super) fn answered(call: &Outbound, response: &Response) -> Input {
             Input::Cancelled { attempt: enquiry.attempt, answer: cancelled(enquiry, response) }
         }
     }
+}
+
+/// What the answer to a list says of its sends, in their order. An answer that does not account for each of them proves
+/// nothing of any.
+pub(super) fn answered_list(sends: &[Call], response: &Response, mut put: impl FnMut(PartitionId, Input)) {
+    let said = if response.status == StatusCode::ACCEPTED { body::<wire::ListAccepted>(response) } else { None };
+    let said = said.filter(|said| accounts_for(sends, said));
+    if said.is_none() {
+        tracing::debug!(status = response.status.as_u16(), bytes = response.body.len(), "answer_not_understood");
+    }
+    for call in sends {
+        let Some(send) = send_of(&call.what) else { continue };
+        let outcome = said.as_ref().map_or(SendOutcome::InDoubt, |said| {
+            let refused = said.refused.iter().find(|refused| refused.attempt == send.attempt.0);
+            refused.map_or(SendOutcome::Accepted { next_beat: said.next_beat }, |refused| {
+                SendOutcome::NotStarted(why(refused.refused))
+            })
+        });
+        put(call.partition, Input::Sent { attempt: send.attempt, outcome });
+    }
+}
+
+fn accounts_for(sends: &[Call], said: &wire::ListAccepted) -> bool {
+    let is_of_list =
+        |attempt: u64| sends.iter().filter_map(|call| send_of(&call.what)).any(|send| send.attempt.0 == attempt);
+    let refused: BTreeSet<u64> = said.refused.iter().map(|refused| refused.attempt).collect();
+    refused.len() == said.refused.len()
+        && refused.into_iter().all(is_of_list)
+        && said.accepted as usize + said.refused.len() == sends.len()
 }
 
 fn sent(response: &Response) -> SendOutcome {

@@ -261,6 +261,7 @@ pub(crate) fn worker(id: u32, url: &str) -> Arc<Registration> {
         handlers: vec!["echo".to_owned()],
         labels: BTreeMap::new(),
         capacity: 0,
+        list_max: 0,
         secret: Secret(format!("secret-of-worker-{id}")),
         at: UnixMs(0),
     })

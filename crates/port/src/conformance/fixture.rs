@@ -225,6 +225,7 @@ pub(super) fn registration(worker: WorkerId, app: AppId, name: &str) -> Registra
         handlers: vec!["echo".to_owned(), "sleep".to_owned()],
         labels: [("disk".to_owned(), "ssd".to_owned())].into(),
         capacity: 4,
+        list_max: 0,
         secret: Secret("a secret".to_owned()),
         at: T,
     }

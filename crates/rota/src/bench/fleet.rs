@@ -13,7 +13,8 @@ use anyhow::{Context as _, Result};
 use http::Method;
 use rota_cron::UnixMs;
 use rota_wire::worker::{
-    Acknowledged, AttemptResult, Beat, Enquiry, Identity, Outcome, Register, Registered, Status, WorkerNow,
+    Accepted, Acknowledged, AttemptResult, Beat, Enquiry, Identity, ListAccepted, ListRefused, Outcome, Refusal,
+    Refused, Register, Registered, Status, WorkerNow,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use super::ids::Ids;
 use super::link::Link;
-use super::peer::{self, Ask, Execute};
+use super::peer::{self, Ask, Execute, ExecuteList};
 use super::record::Record;
 use crate::clock;
 
@@ -213,6 +214,7 @@ async fn register(link: &mut Link, worker: &Worker, url: String) -> Result<Regis
         handlers: vec![HANDLER.to_owned()],
         labels: std::collections::BTreeMap::new(),
         capacity: 0,
+        list_max: 128,
     };
     let seat: Registered = link.call(Method::POST, "/api/v1/workers", &body).await?;
     anyhow::ensure!(seat.state == "online", "{} is {}: {:?}", worker.name, seat.state, seat.message);
@@ -325,6 +327,10 @@ impl Worker {
                 Ok(seen) => self.execute(&seen, out),
                 Err(_) => peer::respond(out, "400 Bad Request", b"{}"),
             },
+            Ask::ExecuteList(body) => match serde_json::from_slice::<ExecuteList<'_>>(body) {
+                Ok(list) => self.execute_list(&list.tasks, out),
+                Err(_) => peer::respond(out, "400 Bad Request", b"{}"),
+            },
             Ask::Cancel(body) | Ask::Probe(body) => match serde_json::from_slice::<Enquiry>(body) {
                 Ok(enquiry) => peer::respond(out, "200 OK", &json(&self.status(&enquiry))),
                 Err(_) => peer::respond(out, "400 Bad Request", b"{}"),
@@ -334,22 +340,38 @@ impl Worker {
     }
 
     fn execute(&self, seen: &Execute<'_>, out: &mut Vec<u8>) {
-        let mut state = self.state.borrow_mut();
+        match self.start(&mut self.state.borrow_mut(), seen, clock::now()) {
+            Ok(next_beat) => peer::respond(out, "202 Accepted", &json(&Accepted { next_beat })),
+            Err(refused) => peer::respond(out, "409 Conflict", &json(&Refused { refused })),
+        }
+    }
+
+    fn execute_list(&self, tasks: &[Execute<'_>], out: &mut Vec<u8>) {
+        let (mut state, at) = (self.state.borrow_mut(), clock::now());
+        let mut answer = ListAccepted { next_beat: state.beat + 1, accepted: 0, refused: Vec::new() };
+        for seen in tasks {
+            match self.start(&mut state, seen, at) {
+                Ok(_) => answer.accepted += 1,
+                Err(refused) => answer.refused.push(ListRefused { attempt: seen.attempt, refused }),
+            }
+        }
+        peer::respond(out, "202 Accepted", &json(&answer));
+    }
+
+    fn start(&self, state: &mut State, seen: &Execute<'_>, at: UnixMs) -> Result<u64, Refusal> {
         if seen.incarnation != self.incarnation {
-            return peer::respond(out, "409 Conflict", br#"{"refused":"foreign_incarnation"}"#);
+            return Err(Refusal::ForeignIncarnation);
         }
         if state.refused.contains(&seen.attempt) {
-            return peer::respond(out, "409 Conflict", br#"{"refused":"cancelled"}"#);
+            return Err(Refusal::Cancelled);
         }
         if state.note(seen.attempt) {
             if let Ok(slot) = UnixMs::parse_rfc3339(seen.slot) {
-                self.records.start(seen, slot, clock::now());
+                self.records.start(seen, slot, at);
             }
             state.results.push(result(seen.attempt, seen.run, seen.shard, seen.no));
         }
-        let mut digits = itoa::Buffer::new();
-        let body = [r#"{"next_beat":"#, digits.format(state.beat + 1), "}"].concat();
-        peer::respond(out, "202 Accepted", body.as_bytes());
+        Ok(state.beat + 1)
     }
 
     fn status(&self, enquiry: &Enquiry) -> Status {

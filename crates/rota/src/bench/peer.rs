@@ -8,6 +8,7 @@ use serde::Deserialize;
 pub(super) enum Ask<'a> {
     Identity,
     Execute(&'a [u8]),
+    ExecuteList(&'a [u8]),
     Cancel(&'a [u8]),
     Probe(&'a [u8]),
     /// Something that this worker does not know.
@@ -25,6 +26,13 @@ pub(super) struct Execute<'a> {
     pub(super) job: u32,
     #[serde(borrow)]
     pub(super) slot: &'a str,
+}
+
+/// Several dispatches in one call.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub(super) struct ExecuteList<'a> {
+    #[serde(borrow)]
+    pub(super) tasks: Vec<Execute<'a>>,
 }
 
 /// Why bytes are no request.
@@ -58,6 +66,7 @@ pub(super) fn request(received: &[u8]) -> Result<Option<(Ask<'_>, usize)>, Broke
     let ask = match request.path {
         Some("/internal/identity") => Ask::Identity,
         Some("/internal/tasks/execute") => Ask::Execute(body),
+        Some("/internal/tasks/execute-list") => Ask::ExecuteList(body),
         Some("/internal/tasks/cancel") => Ask::Cancel(body),
         Some("/internal/tasks/probe") => Ask::Probe(body),
         Some(_) | None => Ask::Other,
@@ -112,6 +121,7 @@ mod tests {
             handler: "bench".to_owned(),
             param: "\"\\".to_owned(),
             timeout_ms: None,
+            traceparent: None,
         })
         .unwrap();
         let read: Execute<'_> = serde_json::from_slice(&body).unwrap();

@@ -83,6 +83,46 @@ async fn refusals_are_typed() {
 }
 
 #[tokio::test]
+async fn a_list_is_started_and_refused_one_by_one() {
+    let server = FakeServer::start().await;
+    let worker = run(&server, builder(&server).builtins().capacity(2)).await;
+    let foreign = rota_wire::worker::Execute { incarnation: 1, ..worker.ask(9, "echo", "") };
+    let tasks = [worker.ask(1, "sleep", "1h"), foreign, worker.ask(2, "nothing", ""), worker.ask(3, "sleep", "1h")];
+    let list = json!({"tasks": [&tasks[0], &tasks[1], &tasks[2], &tasks[3], worker.ask(4, "echo", "")]});
+    let (status, answer) = worker.post("execute-list", &list).await;
+    assert_eq!((status, answer["accepted"].as_u64()), (202, Some(2)), "{answer}");
+    let refused = json!([
+        {"attempt": 9, "refused": "foreign_incarnation"},
+        {"attempt": 2, "refused": "unknown_handler"},
+        {"attempt": 4, "refused": "full"},
+    ]);
+    assert_eq!(answer["refused"], refused);
+    assert_eq!(worker.post("probe", &worker.enquiry(3)).await.1["status"], "running");
+    // The same again is accepted again, and not run again.
+    let (status, again) = worker.post("execute-list", &json!({"tasks": [tasks[0]]})).await;
+    assert_eq!((status, again["accepted"].as_u64()), (202, Some(1)), "{again}");
+}
+
+#[tokio::test]
+async fn nothing_of_a_list_is_started_that_cannot_be_meant() {
+    let server = FakeServer::start().await;
+    let worker = started(&server).await;
+    let bad_slot = rota_wire::worker::Execute { slot: "tomorrow".to_owned(), ..worker.ask(2, "echo", "") };
+    let many: Vec<_> = (0..200).map(|attempt| worker.ask(attempt + 10, "echo", "")).collect();
+    for (list, field) in [
+        (json!({"tasks": [worker.ask(1, "echo", ""), bad_slot]}), "slot"),
+        (json!({"tasks": []}), "tasks"),
+        (json!({"tasks": many}), "tasks"),
+    ] {
+        let (status, answer) = worker.post("execute-list", &list).await;
+        assert_eq!((status, answer["field"].as_str()), (400, Some(field)), "{answer}");
+    }
+    for attempt in [1, 2, 10] {
+        assert_eq!(worker.post("probe", &worker.enquiry(attempt)).await.1["status"], "never_seen");
+    }
+}
+
+#[tokio::test]
 async fn only_the_secret_opens_the_door_and_bad_requests_say_what_is_wrong() {
     let server = FakeServer::start().await;
     let worker = started(&server).await;

@@ -247,6 +247,7 @@ impl Running {
             handler: handler.to_owned(),
             param: param.to_owned(),
             timeout_ms: None,
+            traceparent: None,
         }
     }
 
