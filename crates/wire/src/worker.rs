@@ -48,7 +48,7 @@ pub struct Register {
     /// Attempts that it runs at once; 0 is unlimited.
     #[serde(default)]
     pub capacity: u32,
-    /// Attempts that one [`ExecuteList`] may bring it; 0: it takes them one at a time.
+    /// Attempts that one call to `execute-list` may bring it; 0: it takes them one at a time.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schema(maximum = 1000))]
     pub list_max: u32,

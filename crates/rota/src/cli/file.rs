@@ -7,7 +7,6 @@ use std::time::Duration;
 use rota_core::time::UnixMs;
 use rota_wire::rest::{App, BATCH_MAX, Batch, BatchDone, Changed, Job, JobChange, JobsNamed, Page, Server};
 use serde::Serialize;
-use tokio::time::Instant;
 
 use super::client::{Client, Path};
 use super::out::{Out, print};
