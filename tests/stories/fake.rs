@@ -55,6 +55,8 @@ struct State {
     refused: BTreeSet<u64>,
     unacknowledged: BTreeMap<u64, Value>,
     starts: Vec<Event>,
+    /// What it was asked to stop.
+    cancelled: BTreeSet<u64>,
     /// The bodies of the dispatches that it took.
     asked: Vec<Value>,
     connections: Vec<TcpStream>,
@@ -79,6 +81,7 @@ impl Fake {
             refused: BTreeSet::new(),
             unacknowledged: BTreeMap::new(),
             starts: Vec::new(),
+            cancelled: BTreeSet::new(),
             asked: Vec::new(),
             connections: Vec::new(),
         };
@@ -126,6 +129,21 @@ impl Fake {
     /// What it has started so far.
     pub(crate) fn starts(&self) -> Vec<Event> {
         self.shared.state().starts.clone()
+    }
+
+    /// Whether it was asked to stop this attempt.
+    pub(crate) fn was_cancelled(&self, attempt: u64) -> bool {
+        self.shared.state().cancelled.contains(&attempt)
+    }
+
+    /// Ends an attempt that it took while it was busy.
+    pub(crate) fn finish(&self, attempt: u64, outcome: &str) {
+        let mut state = self.shared.state();
+        let key = state.starts.iter().find(|start| start.attempt == attempt).expect("it was started").key;
+        let result = json!({"attempt": attempt, "run": key.run, "shard": key.shard, "no": key.no, "outcome": outcome});
+        state.known.insert(attempt, Some(result.clone()));
+        state.unacknowledged.insert(attempt, result);
+        self.shared.bell.notify_all();
     }
 
     /// The bodies of the dispatches that it took.
@@ -220,7 +238,11 @@ fn converse(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
                     execute(shared, &body)
                 }
                 ("/internal/tasks/execute", _) => execute(shared, &body),
-                ("/internal/tasks/probe" | "/internal/tasks/cancel", _) => (200, enquire(shared, &body)),
+                ("/internal/tasks/probe", _) => (200, enquire(shared, &body)),
+                ("/internal/tasks/cancel", _) => {
+                    shared.state().cancelled.extend(body["attempt"].as_u64());
+                    (200, enquire(shared, &body))
+                }
                 _ => (404, json!({})),
             }
         };

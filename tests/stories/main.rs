@@ -25,6 +25,7 @@ mod isolation;
 mod job_file;
 mod kill_nine;
 mod operators;
+mod overlap;
 mod past;
 mod protocol;
 mod restart_under_attempt;

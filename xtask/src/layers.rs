@@ -51,8 +51,9 @@ const LAYERS: [Layer; 10] = [
         name: "rota-core",
         inner: &["cron"],
         outer: Outer::Only {
-            built: &["serde", "thiserror"],
-            tested: &["criterion", "proptest", "rota-port", "serde_json"],
+            // Parameters in JSON are read for the value of a key.
+            built: &["serde", "serde_json", "thiserror"],
+            tested: &["criterion", "proptest", "rota-port"],
         },
     },
     Layer {

@@ -55,6 +55,7 @@ codes! {
     TokenInUse "token_in_use",
     WorkerIdTaken "worker_id_taken",
     Overlap "overlap",
+    QueueFull "queue_full",
     Frozen "frozen",
     RunOpen "run_open",
     NothingToRerun "nothing_to_rerun",
@@ -97,6 +98,7 @@ impl Code {
             | Code::TokenInUse
             | Code::WorkerIdTaken
             | Code::Overlap
+            | Code::QueueFull
             | Code::RunOpen
             | Code::NothingToRerun
             | Code::Refused => StatusCode::CONFLICT,
@@ -128,6 +130,7 @@ impl Code {
             Why::NotOwner => Code::NotOwner,
             Why::Overloaded => Code::Overloaded,
             Why::Overlap => Code::Overlap,
+            Why::QueueFull => Code::QueueFull,
             Why::Frozen => Code::Frozen,
             Why::ClockSuspect | Why::ClockBehind => Code::NotReady,
             Why::Invalid => Code::Invalid,
@@ -151,6 +154,8 @@ impl Code {
             | Why::HttpStatus
             | Why::AttemptTimeout
             | Why::KilledByUser
+            | Why::CancelledByOverlap
+            | Why::Merged
             | Why::WorkerStopped
             | Why::WorkerSilent
             | Why::WorkerRestarted

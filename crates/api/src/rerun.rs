@@ -8,7 +8,7 @@ use axum::extract::State as Shared;
 use http::{StatusCode, Uri};
 use rota_core::batch::{AttemptState, Run, RunState};
 use rota_core::job::{Definition, JobState};
-use rota_core::partition::{self, Input, RerunOrder};
+use rota_core::partition::{Input, RerunOrder};
 use rota_core::why::Why;
 use rota_wire::rest;
 
@@ -19,7 +19,7 @@ use crate::history;
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::state::State;
-use crate::trigger;
+use crate::trigger::{self, Made};
 use crate::view;
 
 /// What is run again.
@@ -59,13 +59,11 @@ pub(crate) async fn rerun(
     let shared = Arc::clone(&state);
     let make = move |request_id| async move {
         let order = Box::new(RerunOrder { of, definition, slot, param, reused, request_id });
-        let answer = shared.ask(app, move |reply| Input::Rerun { order, reply }).await?;
-        let partition::Answer::Triggered(run) = answer else { return Err(Refusal::internal(answer)) };
-        Ok(run)
+        Made::of(shared.ask(app, move |reply| Input::Rerun { order, reply }).await?)
     };
     let (made, is_repeated) = state.carry(trigger::once(state.clone(), job, body.request_id, hash, make)).await?;
     let status = if is_repeated { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, Answer(rest::Rerun { run: made.to_string(), id: made.0, is_repeated, ..shown })))
+    Ok((status, Answer(rest::Rerun { run: made.run.to_string(), id: made.run.0, is_repeated, ..shown })))
 }
 
 fn original(state: &State, run: &str, failed_shards: bool) -> Result<Original, Refusal> {

@@ -13,6 +13,7 @@ use rota_core::job::{
     Delivery, Invalid, Job, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout, When, check_name,
 };
 use rota_core::limits;
+use rota_core::overlap::Mode;
 use rota_core::retry::{self, Backoff};
 use rota_core::template::Template;
 use rota_core::time::UnixMs;
@@ -71,7 +72,7 @@ pub(crate) fn read(job: &rest::JobSpec, server_zone: &str) -> Result<Spec, Refus
             strategy: word("route.strategy", route.strategy.as_deref(), &STRATEGIES)?.unwrap_or_default(),
             labels: route.labels.unwrap_or_default(),
         },
-        overlap: word("overlap", job.overlap.as_deref(), &OVERLAPS)?.unwrap_or_default(),
+        overlap: read_overlap(job.overlap.as_ref())?,
         retry: read_retry(&retry)?,
         timeout: Timeout {
             start_ms: duration("timeout.start", &timeout.start)?,
@@ -111,6 +112,29 @@ fn read_ends(words: &[String]) -> Result<retry::When, Refusal> {
     Ok(when)
 }
 
+fn read_overlap(overlap: Option<&rest::Overlap>) -> Result<Overlap, Refusal> {
+    Ok(match overlap {
+        None => Overlap::ALLOW,
+        Some(rest::Overlap::Word(text)) => Overlap::of(word("overlap", Some(text), &OVERLAPS)?.unwrap_or_default()),
+        Some(rest::Overlap::Rule(rule)) => Overlap {
+            mode: word("overlap.policy", Some(&rule.policy), &OVERLAPS)?.unwrap_or_default(),
+            max: rule.max,
+            queue: rule.queue,
+            key: rule.key.clone(),
+        },
+    })
+}
+
+/// The short form, if that says it all; nothing for the default.
+fn write_overlap(overlap: &Overlap) -> Option<rest::Overlap> {
+    let Overlap { mode, max, queue, key } = overlap.clone();
+    let policy = word_of(&OVERLAPS, mode);
+    if *overlap == Overlap::of(mode) {
+        return (mode != Mode::Allow).then_some(rest::Overlap::Word(policy));
+    }
+    Some(rest::Overlap::Rule(rest::OverlapRule { policy, max, queue, key }))
+}
+
 fn write_retry(retry: Retry) -> rest::Retry {
     let ends = ENDS.iter().filter(|(_, state)| retry.when.includes(*state)).map(|(word, _)| (*word).to_owned());
     rest::Retry {
@@ -131,7 +155,14 @@ const STRATEGIES: [(&str, Strategy); 3] = [
     ("APP_ROUND_ROBIN", Strategy::AppRoundRobin),
     ("default", Strategy::Default),
 ];
-const OVERLAPS: [(&str, Overlap); 2] = [("allow", Overlap::Allow), ("skip", Overlap::Skip)];
+const OVERLAPS: [(&str, Mode); 6] = [
+    ("allow", Mode::Allow),
+    ("skip", Mode::Skip),
+    ("queue", Mode::Queue),
+    ("cancel_running", Mode::CancelRunning),
+    ("cancel_and_wait", Mode::CancelAndWait),
+    ("merge", Mode::Merge),
+];
 const DELIVERIES: [(&str, Delivery); 2] =
     [("at_least_once", Delivery::AtLeastOnce), ("at_most_once", Delivery::AtMostOnce)];
 
@@ -367,7 +398,7 @@ pub(crate) fn write(spec: &Spec, name: &str, app: (&str, &str), state: JobState,
     let strategy = (spec.route.strategy != Strategy::Default).then(|| word_of(&STRATEGIES, spec.route.strategy));
     let labels = Some(spec.route.labels.clone()).filter(|labels| !labels.trim().is_empty());
     job.route = (strategy.is_some() || labels.is_some()).then_some(rest::Route { strategy, labels });
-    job.overlap = (spec.overlap != Overlap::Allow).then(|| word_of(&OVERLAPS, spec.overlap));
+    job.overlap = write_overlap(&spec.overlap);
     job.retry = (spec.retry != Retry::default()).then(|| write_retry(spec.retry));
     job.timeout = (spec.timeout != Timeout::default()).then(|| rest::Timeout {
         start: spec.timeout.start_ms.map(duration::print),

@@ -40,6 +40,10 @@ fn what_users_write_reads_back_as_they_wrote_it() {
         json!({"name": "a", "every": "2h", "http": {"post": "http://h/{{slot | date('%F')}}?k={{secret.K}}",
             "bearer": "{{secret.PARTNER}}", "headers": {"x-a": "{{run}}"}, "body": "{\"part\":{{shard.index}}}"}}),
         json!({"name": "a", "every": "2h", "http": {"get": "http://h/", "headers": {"authorization": "Bearer x"}}}),
+        json!({"name": "a", "app": "etl", "handler": "h", "overlap": "cancel_and_wait"}),
+        json!({"name": "a", "app": "etl", "handler": "h", "overlap": {"policy": "allow", "max": 3}}),
+        json!({"name": "a", "app": "etl", "handler": "h",
+            "overlap": {"policy": "queue", "max": 2, "queue": 20, "key": "tenant"}}),
         json!({"name": "a", "every": "1d", "http": {"put": "https://p.example/"}}),
         json!({"name": "a", "every": "1d", "http": {"patch": "https://p.example/"}}),
         json!({"name": "a", "every": "1d", "http": {"delete": "https://p.example/"}}),
@@ -92,6 +96,17 @@ fn each_mistake_names_its_field_and_says_what_would_be_right() {
         (handler(json!({"at": "2026-12-01T00:00:00Z", "every": "1h"})), "at", "one of cron"),
         (handler(json!({"http": {"get": "https://a.example"}})), "http", "one of handler and http"),
         (handler(json!({"overlap": "skp"})), "overlap", "skip"),
+        (handler(json!({"overlap": {"policy": "queued"}})), "overlap.policy", "queue"),
+        (handler(json!({"overlap": {"policy": "skip", "max": 2}})), "overlap.max", "allow"),
+        (handler(json!({"overlap": {"policy": "merge", "queue": 2}})), "overlap.queue", "policy: queue"),
+        (handler(json!({"overlap": {"policy": "queue", "queue": 0}})), "overlap.queue", "default"),
+        (handler(json!({"overlap": {"policy": "allow", "key": "tenant"}})), "overlap.key", "max"),
+        (handler(json!({"overlap": {"policy": "skip", "key": "a b"}})), "overlap.key", "tenant=a"),
+        (
+            handler(json!({"overlap": {"policy": "skip", "key": "day"}, "param": "day={{slot}}"})),
+            "overlap.key",
+            "write",
+        ),
         (handler(json!({"delivery": "exactly_once"})), "delivery", "at_"),
         (handler(json!({"route": {"strategy": "LEAST_INFLIGTH"}})), "route.strategy", "LEAST_INFLIGHT"),
         (handler(json!({"route": {"labels": "disk=="}})), "route.labels", "disk=ssd"),
@@ -208,7 +223,7 @@ fn words_in_the_document_are_those_that_are_read() {
     fn words<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
         table.iter().map(|(word, _)| *word).collect()
     }
-    assert_eq!(words(&OVERLAPS), rest::words::Overlap::ALL);
+    assert_eq!(words(&OVERLAPS), rest::words::OverlapPolicy::ALL);
     assert_eq!(words(&STRATEGIES), rest::words::Strategy::ALL);
     assert_eq!(words(&DELIVERIES), rest::words::Delivery::ALL);
     assert_eq!(words(&when::GAPS), rest::words::DstGap::ALL);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rota_core::batch::{Attempt, AttemptState, Origin, Run, RunState};
 use rota_core::job::{Definition, Delivery, Job, JobState, Overlap, Spec, Strategy, Target};
+use rota_core::overlap::Mode;
 use rota_core::partition::Waiting;
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
@@ -34,7 +35,7 @@ pub(crate) fn tell(state: &State, run: &Run, attempts: &[Attempt]) -> Result<Sto
     lines.origin(run);
     lines.reruns(state, run)?;
     if run.shards == 0 {
-        lines.not_run(run);
+        lines.not_run(state, run)?;
     }
     lines.passed(&mut names, run, attempts, job.spec.as_ref())?;
     for line in slot_story::surroundings(&names, run, &job.zone)? {
@@ -80,6 +81,25 @@ fn hints(run: &Run, printed: &str, job: &str, is_living: bool) -> Vec<String> {
         hints.push(format!("rota run {job}"));
     }
     hints
+}
+
+/// What an overlap policy asks for.
+fn overlap(overlap: &Overlap) -> String {
+    let places = overlap.places();
+    let at_once = if places == 1 { "one at a time".to_owned() } else { format!("{places} at once") };
+    let mut text = match overlap.mode {
+        Mode::Allow if overlap.is_free() => return "overlap: allowed".to_owned(),
+        Mode::Allow => format!("overlap: allowed, {at_once}"),
+        Mode::Skip => "overlap: no earlier run held its place".to_owned(),
+        Mode::Queue => format!("overlap: queue, {at_once}"),
+        Mode::CancelRunning => "overlap: cancels what runs".to_owned(),
+        Mode::CancelAndWait => "overlap: cancels what runs, and waits for its end".to_owned(),
+        Mode::Merge => format!("overlap: merge, {at_once}"),
+    };
+    if let Some(key) = &overlap.key {
+        text.push_str(&format!(", by `{key}`"));
+    }
+    text
 }
 
 struct Lines {
@@ -144,10 +164,7 @@ impl Lines {
         spec: Option<&Spec>,
     ) -> Result<(), Refusal> {
         let Some(spec) = spec.filter(|_| run.shards > 0) else { return Ok(()) };
-        let overlap = match spec.overlap {
-            Overlap::Allow => "overlap: allowed",
-            Overlap::Skip => "overlap: no earlier run held its place",
-        };
+        let overlap = overlap(&spec.overlap);
         let cap = names.state.app(run.app)?.map(|app| format!("; cap: {} shards of {}", app.pending_max, app.name));
         self.say(Some(run.at), "gate", format!("{overlap}{}", cap.unwrap_or_default()));
         let Target::Handler { name, .. } = &spec.target else { return Ok(()) };
@@ -169,10 +186,16 @@ impl Lines {
     }
 
     /// A row without a dispatch: why there is none.
-    fn not_run(&mut self, run: &Run) {
+    fn not_run(&mut self, state: &State, run: &Run) -> Result<(), Refusal> {
         let why = run.why.map_or_else(|| "no reason is stored".to_owned(), view::spelled);
         let count = if run.slots > 1 { format!("{} slots ", run.slots) } else { String::new() };
         self.say(Some(run.at), "gate", format!("{count}{}: {why}", run.state.word()));
+        if run.state == RunState::Merged
+            && let Some(into) = state.history.merged_into(run.id)?
+        {
+            self.say(None, "merged", format!("into {into}"));
+        }
+        Ok(())
     }
 
     fn tries(

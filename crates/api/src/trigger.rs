@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::Json as Answer;
 use axum::extract::State as Shared;
 use http::{StatusCode, Uri};
-use rota_core::batch::Origin;
+use rota_core::batch::{Origin, RunState};
 use rota_core::id::{JobId, RunId};
 use rota_core::limits;
 use rota_core::partition::{self, Input};
@@ -47,13 +47,50 @@ pub(crate) async fn trigger(
     let (shared, param) = (state.clone(), body.param.map(Arc::from));
     let make = move |request_id| async move {
         let trigger = move |reply| Input::Trigger { job, param, request_id, origin, reply };
-        let answer = shared.ask(app, trigger).await?;
-        let partition::Answer::Triggered(run) = answer else { return Err(Refusal::internal(answer)) };
-        Ok(run)
+        Made::of(shared.ask(app, trigger).await?)
     };
-    let (run, is_repeated) = state.carry(once(state.clone(), job, body.request_id, hash, make)).await?;
+    let (made, is_repeated) = state.carry(once(state.clone(), job, body.request_id, hash, make)).await?;
     let status = if is_repeated { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, Answer(rest::Triggered { run: run.to_string(), id: run.0, is_repeated })))
+    let (run, entry) = (made.run, made.entry.to_owned());
+    let into = made.into.map(|into| into.to_string());
+    Ok((status, Answer(rest::Triggered { run: run.to_string(), id: run.0, is_repeated, entry, into })))
+}
+
+/// A run that was asked for.
+pub(crate) struct Made {
+    pub(crate) run: RunId,
+    /// What became of it.
+    pub(crate) entry: &'static str,
+    /// What stands for it, if it was merged.
+    pub(crate) into: Option<RunId>,
+}
+
+impl Made {
+    /// What a machine said of it.
+    pub(crate) fn of(answer: partition::Answer) -> Result<Made, Refusal> {
+        let into = if let partition::Answer::Merged { into, .. } = &answer { Some(*into) } else { None };
+        let is_queued = matches!(answer, partition::Answer::Queued(_));
+        let entry = if into.is_some() {
+            "merged"
+        } else if is_queued {
+            "queued"
+        } else {
+            "started"
+        };
+        let run = answer.run().ok_or_else(|| Refusal::internal(answer))?;
+        Ok(Made { run, entry, into })
+    }
+
+    /// One that an earlier request made, as it is now.
+    fn before(state: &State, run: RunId) -> Result<Made, Refusal> {
+        let row = state.query.run(run)?;
+        let is_in = |at: RunState, why: Why| row.as_ref().is_some_and(|row| (row.state, row.why) == (at, Some(why)));
+        if is_in(RunState::Merged, Why::Merged) {
+            return Ok(Made { run, entry: "merged", into: state.history.merged_into(run)? });
+        }
+        let entry = if is_in(RunState::Pending, Why::Overlap) { "queued" } else { "started" };
+        Ok(Made { run, entry, into: None })
+    }
 }
 
 /// Refuses a request id that cannot be kept.
@@ -67,13 +104,13 @@ pub(crate) fn check_request_id(id: Option<&str>) -> Result<(), Refusal> {
 }
 
 /// Makes a run, once per request id; whether an earlier request made it.
-pub(crate) async fn once<M: Future<Output = Result<RunId, Refusal>>>(
+pub(crate) async fn once<M: Future<Output = Result<Made, Refusal>>>(
     state: Arc<State>,
     job: JobId,
     request_id: Option<String>,
     body_hash: [u8; 32],
     make: impl FnOnce(Option<Arc<str>>) -> M,
-) -> Result<(RunId, bool), Refusal> {
+) -> Result<(Made, bool), Refusal> {
     let Some(request_id) = request_id else {
         return Ok((make(None).await?, false));
     };
@@ -81,7 +118,9 @@ pub(crate) async fn once<M: Future<Output = Result<RunId, Refusal>>>(
     let reserved = state.intake.reserve(reservation).await?;
     match reserved {
         Reserved::New => {}
-        Reserved::Answered(Some(run)) => return Ok((run, true)),
+        Reserved::Answered(Some(run)) => {
+            return Ok((state.read(move |state| Made::before(state, run)).await?, true));
+        }
         Reserved::Answered(None) => {
             return Err(Refusal::new(Code::RequestOpen, "a request with this id is being answered")
                 .field("request_id")

@@ -158,6 +158,11 @@ impl<'s> Names<'s> {
                 Origin::Rerun => self.state.history.rerun(run.id)?.map(|rerun| rerun.of.to_string()),
                 Origin::Schedule | Origin::Manual | Origin::Api => None,
             },
+            merged_into: if run.state == RunState::Merged {
+                self.state.history.merged_into(run.id)?.map(|into| into.to_string())
+            } else {
+                None
+            },
         })
     }
 

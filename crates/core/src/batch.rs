@@ -318,6 +318,13 @@ pub enum Row {
     },
     /// Says which run another one repeats. Its own row is in the same batch.
     Rerun(Arc<Rerun>),
+    /// Says which run stands for one of state [`RunState::Merged`]. Its own row is in the same batch.
+    Merged {
+        /// The run without a dispatch.
+        run: RunId,
+        /// The run that waited when it came.
+        into: RunId,
+    },
     /// Inserts a freeze, or replaces the one with its id.
     Freeze(Box<Freeze>),
     /// Lists a run as open (or with an unreleased attempt) whatever `Batch::floor` says, or removes it from that list.

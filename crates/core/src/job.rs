@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AppId, JobId, Version};
 use crate::label::Selector;
 use crate::limits;
+pub use crate::overlap::Overlap;
 pub use crate::retry::Retry;
 pub use crate::target::Target;
 use crate::template::Templates;
@@ -28,7 +29,7 @@ pub struct Spec {
     pub target: Target,
     /// How a worker is chosen.
     pub route: Route,
-    /// What happens when an earlier run still holds its place.
+    /// What happens when earlier runs still hold their places.
     pub overlap: Overlap,
     /// What happens after a failure.
     pub retry: Retry,
@@ -95,17 +96,6 @@ pub enum Strategy {
     /// One after the other, one counter per app.
     #[serde(rename = "APP_ROUND_ROBIN")]
     AppRoundRobin,
-}
-
-/// What happens to a slot while an earlier run of the job holds its place.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Overlap {
-    /// It runs beside it.
-    #[default]
-    Allow,
-    /// It is skipped, with a row.
-    Skip,
 }
 
 /// How long things may take, in milliseconds; absent is unlimited.
@@ -200,7 +190,7 @@ pub struct Policy {
     pub strategy: Strategy,
     /// Which workers may be chosen.
     pub selector: Selector,
-    /// What happens when an earlier run still holds its place.
+    /// What happens when earlier runs still hold their places.
     pub overlap: Overlap,
     /// What happens after a failure.
     pub retry: Retry,
@@ -297,6 +287,7 @@ impl Spec {
             return Err(invalid("shards", format!("{} is outside 1 to {}", self.shards, limits::SHARDS_MAX)));
         }
         self.retry.check()?;
+        self.overlap.check(&self.target)?;
         let timeout = self.timeout;
         for (field, ms) in [
             ("timeout.start", timeout.start_ms),
@@ -322,7 +313,7 @@ impl Spec {
             policy: Arc::new(Policy {
                 strategy: self.route.strategy,
                 selector,
-                overlap: self.overlap,
+                overlap: self.overlap.clone(),
                 retry: self.retry,
                 timeout: self.timeout,
                 shards: self.shards,

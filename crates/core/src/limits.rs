@@ -43,6 +43,12 @@ pub const LONG_RUN_MS: u64 = 1_000;
 pub const REQUESTS_WAITING_MAX: usize = 10_000;
 /// How long an offline worker without attempts is remembered.
 pub const OFFLINE_KEPT_MS: u64 = 24 * 3_600_000;
+/// Runs of a job, or of a value of its key, that its overlap policy may let hold a place at once.
+pub const PLACES_MAX: u32 = 10_000;
+/// Runs of a job, or of a value of its key, that its overlap policy may let wait.
+pub const QUEUE_MAX: u32 = 1_000;
+/// Runs that wait, if a policy with a queue names no number.
+pub const QUEUE_DEFAULT: u32 = 100;
 /// Slots counted in one skipped range before the count is given as "at least".
 pub const RANGE_COUNT_MAX: u64 = 1_000_000;
 

@@ -80,7 +80,7 @@ impl Plan<'_> {
         }
         if !run.state.is_terminal() {
             let (state, why) = match run.why {
-                Some(Why::KilledByUser) => (RunState::Killed, Why::KilledByUser),
+                Some(why @ (Why::KilledByUser | Why::CancelledByOverlap)) => (RunState::Killed, why),
                 Some(_) | None => (RunState::Lost, Why::Restored),
             };
             self.rows.push(Row::RunSet { run: run.id, state, why: Some(why), ended_at: Some(self.now) });

@@ -41,6 +41,8 @@ why! {
     // Slots without a run.
     Misfire "misfire" "later than the job accepts; a newer slot stands for it",
     Overlap "overlap" "an earlier run of the job still held its place",
+    QueueFull "queue_full" "as many runs of the job waited for its place as may",
+    Merged "merged" "a run of the job that waited already stands for it",
     Paused "paused" "the job was paused",
     Deleted "deleted" "the job was deleted while the slot waited",
     ClockSuspect "clock_suspect" "the wall clock had jumped",
@@ -67,6 +69,7 @@ why! {
     AttemptTimeout "attempt_timeout" "it ran longer than the job allows",
     RunTimeout "run_timeout" "the whole run, with its retries, took longer than the job allows",
     KilledByUser "killed_by_user" "someone killed it",
+    CancelledByOverlap "cancelled_by_overlap" "a newer run of the job took its place, as the job's overlap policy says",
     WorkerStopped "worker_stopped" "its worker stopped it unasked, as one does that shuts down",
     WorkerSilent "worker_silent" "its worker was silent for the dead time",
     WorkerRestarted "worker_restarted" "its worker's process ended and another took its place",

@@ -94,6 +94,7 @@ macro_rules! store_suite {
             rows_are_read_in_order
             freezes_are_kept
             reruns_are_linked
+            merged_runs_name_what_stands_for_them
             terms_are_noted
         }
     };

@@ -37,6 +37,8 @@ pub trait History: Send + Sync {
     fn freezes(&self) -> Result<Vec<Freeze>, Error>;
     /// What a run of origin `rerun` repeats.
     fn rerun(&self, run: RunId) -> Result<Option<Arc<Rerun>>, Error>;
+    /// The run that stands for a run of state `merged`.
+    fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error>;
     /// The runs that repeat a run, oldest first, at most [`PAST_MAX`].
     fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error>;
 }

@@ -90,6 +90,7 @@ fn run_of(row: &Row) -> Option<RunId> {
         | Row::Exception { .. }
         | Row::Request { .. }
         | Row::Rerun(_)
+        | Row::Merged { .. }
         | Row::Freeze(_)
         | Row::Listed { .. } => None,
     }

@@ -138,6 +138,7 @@ impl<'s> Writer<'s> {
             Row::Definition(definition) => self.define(definition),
             Row::JobState { job, state, at, by, reason } => self.set_job(*job, *state, *at, by, reason.as_deref()),
             Row::Rerun(rerun) => past::insert_rerun(self.conn, rerun).map_err(of),
+            Row::Merged { run, into } => past::insert_merged(self.conn, *run, *into).map_err(of),
             Row::Freeze(freeze) => past::insert_freeze(self.conn, batch.partition, freeze).map_err(of),
             Row::Worker { worker, state } => self.register(worker, *state),
             Row::WorkerState { worker, state } => {

@@ -43,6 +43,7 @@ impl Writer<'_> {
             | Row::Exception { .. }
             | Row::Request { .. }
             | Row::Rerun(_)
+            | Row::Merged { .. }
             | Row::Freeze(_)
             | Row::Listed { .. } => Ok(0),
         }

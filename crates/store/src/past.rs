@@ -87,7 +87,9 @@ pub(crate) fn note_sweep(conn: &Connection, start: u64, end: u64) -> rusqlite::R
          ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)";
     conn.execute(upsert, params![SWEPT, end.cast_signed()])?;
     let reruns = "DELETE FROM rerun WHERE run >= ?1 AND run < ?2";
-    conn.execute(reruns, [start.cast_signed(), end.cast_signed()]).map(drop)
+    conn.execute(reruns, [start.cast_signed(), end.cast_signed()])?;
+    let merged = "DELETE FROM merged WHERE run >= ?1 AND run < ?2";
+    conn.execute(merged, [start.cast_signed(), end.cast_signed()]).map(drop)
 }
 
 pub(crate) fn insert_freeze(conn: &Connection, partition: PartitionId, freeze: &Freeze) -> rusqlite::Result<()> {
@@ -140,6 +142,11 @@ pub(crate) fn insert_rerun(conn: &Connection, rerun: &Rerun) -> rusqlite::Result
     let reused = serde_json::to_string(&rerun.reused).expect("numbers are plain data");
     let values = params![rerun.run.0.cast_signed(), rerun.of.0.cast_signed(), reused];
     conn.prepare_cached("INSERT INTO rerun (run, of, reused) VALUES (?1, ?2, ?3)")?.execute(values).map(drop)
+}
+
+pub(crate) fn insert_merged(conn: &Connection, run: RunId, into: RunId) -> rusqlite::Result<()> {
+    let values = params![run.0.cast_signed(), into.0.cast_signed()];
+    conn.prepare_cached("INSERT INTO merged (run, into_run) VALUES (?1, ?2)")?.execute(values).map(drop)
 }
 
 /// What a run repeats.
@@ -280,6 +287,14 @@ impl History for SqliteQuery {
 
     fn rerun(&self, run: RunId) -> Result<Option<Arc<Rerun>>, Error> {
         self.ask(|conn| rerun(conn, run))
+    }
+
+    fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error> {
+        self.ask(|conn| {
+            let mut statement = conn.prepare_cached("SELECT into_run FROM merged WHERE run = ?1")?;
+            let read = |row: &Row<'_>| Ok(RunId(row.get::<_, i64>(0)?.cast_unsigned()));
+            statement.query_row([run.0.cast_signed()], read).optional()
+        })
     }
 
     fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error> {

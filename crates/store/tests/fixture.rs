@@ -132,6 +132,10 @@ fn write(store: &mut dyn Store, schema: u32) {
             Row::Freeze(Box::new(freeze)),
         ]);
     }
+    if schema >= 6 {
+        let merged = Run { shards: 0, slots: 1, ..run(5, RunState::Merged, Some(Why::Merged)) };
+        rows.extend([Row::Merged { run: merged.id, into: open.id }, Row::Run(Box::new(merged))]);
+    }
     let (epoch, seq) = (loaded.epoch, Seq(loaded.seq.0 + 1));
     let batch = Batch { partition: PartitionId(0), epoch, seq, at: T.plus_ms(60), mark: T, floor: first + 2, rows };
     store.commit(&[batch]).unwrap();
@@ -209,6 +213,11 @@ fn a_store_of_schema_5_opens_with_everything() {
     past(check(5, include_str!("fixtures/v5.sql"), include_str!("fixtures/v5.key.hex")));
 }
 
+#[test]
+fn a_store_of_schema_6_opens_with_everything() {
+    past(check(6, include_str!("fixtures/v6.sql"), include_str!("fixtures/v6.key.hex")));
+}
+
 fn past((store, query): (MemoryStore, rota_store::SqliteQuery)) {
     assert_eq!(query.terms(), store.terms());
     assert_eq!(query.freezes(), store.freezes());
@@ -229,7 +238,10 @@ fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::Sql
     assert_eq!(loaded[0].jobs.len(), if schema >= 2 { 2 } else { 1 });
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
-    assert_eq!(query.runs(&all).unwrap().len(), if schema >= 3 { 4 } else { 3 });
+    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 4, 5][schema as usize - 1]);
+    for run in query.runs(&all).unwrap() {
+        assert_eq!(query.merged_into(run.id), model.merged_into(run.id));
+    }
     assert_eq!(query.tokens(), model.tokens());
     assert_eq!(query.secrets(), model.secrets());
     assert_eq!(query.jobs_with_secrets(JobId(0), 10), model.jobs_with_secrets(JobId(0), 10));

@@ -53,6 +53,7 @@
 mod app;
 mod batch;
 mod job;
+mod overlap;
 mod past;
 mod run;
 mod secret;
@@ -66,6 +67,7 @@ pub mod words;
 pub use app::{App, AppPut, TokenAsk, TokenMade};
 pub use batch::{BATCH_MAX, Batch, BatchDone, Changed, JobChange, JobsNamed, Op};
 pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Pause, Retry, Route, Shards, Timeout, Trigger, Triggered};
+pub use overlap::{Overlap, OverlapRule};
 pub use past::{
     AuditFinding, AuditLine, AuditSummary, Change, FreezeAsk, Frozen, FrozenNow, JobDiff, JobEvent, LastFailure,
     Reason, Rerun, RerunAsk, SlotStory, Spread, ThawAsk, Top, TopJob,

@@ -49,6 +49,8 @@ impl Mutant {
                 In::ReleaseAtTimeout,
                 In::FiresWhileFrozen,
                 In::JitterIgnored,
+                In::OverlapIgnored,
+                In::WaitersBeginAtLoad,
             ];
             all.extend(machine.map(Mutant::Machine));
         }

@@ -9,15 +9,20 @@ use rota_core::job::{
     Active, Calendar, Definition, Delivery, Dst, Gap, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout,
     When,
 };
+use rota_core::overlap::Mode;
 use rota_core::partition::{Input, ReplyTo, RerunOrder};
 use rota_core::retry::{self, Backoff};
 use rota_core::time::UnixMs;
 
+use crate::check::places::is_parked;
 use crate::check::reply::Asked;
 use crate::clock::{WALL_ZERO_MS, ms};
 use crate::event::{Event, Request};
 use crate::rng::Rng;
 use crate::world::{Phase, UNRELIABLE_APP, URL_APP, World, partition_of};
+
+/// The part of a parameter by which runs overlap, where there is one.
+pub const KEY: &str = "tenant";
 
 impl World {
     /// The jobs that exist from the start.
@@ -135,7 +140,10 @@ impl World {
         let Some((partition, definition)) = self.some_job() else { return };
         let job = definition.id;
         let origin = *self.dice.operator.pick(&[Origin::Manual, Origin::Api]);
-        let input = Input::Trigger { job, param: None, request_id: None, origin, reply: ReplyTo(0) };
+        let rng = &mut self.dice.operator;
+        let params = [None, None, Some("tenant=a"), Some("tenant=b"), Some("{\"tenant\": \"a\"}"), Some("tenantless")];
+        let param = rng.pick(&params).map(Arc::from);
+        let input = Input::Trigger { job, param, request_id: None, origin, reply: ReplyTo(0) };
         self.request_after(500, partition, input, Asked::Trigger(job));
     }
 
@@ -247,6 +255,12 @@ impl World {
     pub(crate) fn waits_visibly(&self, partition: PartitionId, run: RunId) -> bool {
         let part = self.store.part(partition);
         let row = &part.runs[&run];
+        if is_parked(row) {
+            // Behind another one that waits so.
+            let others = part.unclosed.get(&row.run.job).into_iter().flatten();
+            let mut others = others.filter(|other| !is_parked(&part.runs[other]));
+            return others.any(|other| self.waits_visibly(partition, *other));
+        }
         let definition = &part.jobs[&row.run.job].versions[&row.run.version];
         matches!(row.run.state, RunState::Pending | RunState::Dispatched | RunState::Running)
             && definition.spec.route.labels == "disk=tape"
@@ -264,6 +278,21 @@ fn schedule(rng: &mut Rng, now_ms: i64) -> When {
         10 => When::OnceMs(now_ms + rng.between(1, 60_000) as i64),
         _ => When::Manual,
     }
+}
+
+/// Any policy, with a key or without.
+fn overlap(rng: &mut Rng) -> Overlap {
+    let modes = [Mode::Skip, Mode::Queue, Mode::CancelRunning, Mode::CancelAndWait, Mode::Merge, Mode::Allow];
+    if rng.below(3) == 0 {
+        return Overlap::ALLOW;
+    }
+    let mode = *rng.pick(&modes);
+    let has_max = matches!(mode, Mode::Allow | Mode::Queue | Mode::Merge);
+    let max = has_max.then(|| *rng.pick(&[None, Some(1), Some(2), Some(3)])).flatten();
+    let queue = (mode == Mode::Queue).then(|| *rng.pick(&[None, Some(1), Some(3)])).flatten();
+    let is_free = mode == Mode::Allow && max.is_none();
+    let key = (!is_free && rng.chance(400_000)).then(|| KEY.to_owned());
+    Overlap { mode, max, queue, key }
 }
 
 fn retry(rng: &mut Rng) -> Retry {
@@ -295,7 +324,7 @@ fn spec(rng: &mut Rng, app: u32, now_ms: i64) -> Spec {
     let labels = if labels == "disk=hdd" { "disk!=tape" } else { labels };
     let strategy = *rng.pick(&[Strategy::Default, Strategy::LeastInflight, Strategy::AppRoundRobin]);
     spec.route = Route { strategy, labels: if app == URL_APP { String::new() } else { labels.to_owned() } };
-    spec.overlap = *rng.pick(&[Overlap::Allow, Overlap::Skip]);
+    spec.overlap = overlap(rng);
     spec.retry = retry(rng);
     spec.timeout = Timeout {
         start_ms: *rng.pick(&[None, None, None, Some(3_000), Some(30_000)]),

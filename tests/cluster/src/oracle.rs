@@ -1,6 +1,6 @@
 //! What the workers themselves recorded: append-only, outside Rota, and never wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rota_core::id::{AttemptId, JobId, RunId};
 use rota_core::partition::Outcome;
@@ -39,12 +39,17 @@ pub struct Execution {
 #[derive(Debug, Default)]
 pub struct Oracle {
     executions: BTreeMap<AttemptId, Execution>,
+    /// What runs right now, by job.
+    running: BTreeMap<JobId, BTreeSet<AttemptId>>,
 }
 
 impl Oracle {
     /// Records a start; returns how often this attempt has been started.
     pub fn start(&mut self, attempt: AttemptId, execution: Execution) -> u32 {
         let known = self.executions.entry(attempt).or_insert(execution);
+        if known.end.is_none() {
+            self.running.entry(known.job).or_default().insert(attempt);
+        }
         known.starts += 1;
         known.starts
     }
@@ -55,6 +60,9 @@ impl Oracle {
             && known.end.is_none()
         {
             known.end = Some((at, end));
+            if let Some(running) = self.running.get_mut(&known.job) {
+                running.remove(&attempt);
+            }
         }
     }
 
@@ -68,6 +76,11 @@ impl Oracle {
     #[must_use]
     pub fn is_running(&self, attempt: AttemptId) -> bool {
         self.get(attempt).is_some_and(|e| e.end.is_none())
+    }
+
+    /// The attempts of a job whose code runs right now.
+    pub fn running_of(&self, job: JobId) -> impl Iterator<Item = AttemptId> + '_ {
+        self.running.get(&job).into_iter().flatten().copied()
     }
 
     /// Executions in all.

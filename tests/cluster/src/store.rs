@@ -86,6 +86,8 @@ pub struct Part {
     pub listed: BTreeSet<RunId>,
     /// What runs repeat.
     pub reruns: BTreeMap<RunId, Arc<Rerun>>,
+    /// Which run stands for a merged one.
+    pub merged: BTreeMap<RunId, RunId>,
     /// Freezes.
     pub freezes: BTreeMap<u64, Freeze>,
     /// Runs that are not closed, by job.
@@ -308,6 +310,9 @@ impl Part {
             Row::Request { .. } => {}
             Row::Rerun(rerun) => {
                 self.reruns.insert(rerun.run, Arc::clone(rerun));
+            }
+            Row::Merged { run, into } => {
+                self.merged.insert(*run, *into);
             }
             Row::Freeze(freeze) => {
                 self.freezes.insert(freeze.id, (**freeze).clone());

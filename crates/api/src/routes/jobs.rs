@@ -87,7 +87,14 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .says("Runs a job now, once per `request_id`.")
             .opens(Opens::Admins)
             .takes::<rest::Trigger>(json!({"request_id": "8f14e45f", "param": "date=2026-12-01"}))
-            .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted, Code::Overlap, Code::PendingFull])
+            .refuses(&[
+                Code::JobUnknown,
+                Code::AppUnknown,
+                Code::JobDeleted,
+                Code::Overlap,
+                Code::QueueFull,
+                Code::PendingFull,
+            ])
             .refuses(&[Code::RequestOpen, Code::RequestConflict, Code::Refused, Code::Frozen])
             .answers(200, "an earlier request with this id made this run", body::<rest::Triggered>())
             .answers(201, "the run", body::<rest::Triggered>()),

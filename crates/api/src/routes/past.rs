@@ -67,7 +67,14 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .opens(Opens::Admins)
             .takes::<rest::RerunAsk>(json!({"failed_shards": true}))
             .refuses(&[Code::RunUnknown, Code::RunAmbiguous, Code::RunOpen, Code::NothingToRerun, Code::JobUnknown])
-            .refuses(&[Code::JobDeleted, Code::AppUnknown, Code::VersionUnknown, Code::Overlap, Code::PendingFull])
+            .refuses(&[
+                Code::JobDeleted,
+                Code::AppUnknown,
+                Code::VersionUnknown,
+                Code::Overlap,
+                Code::QueueFull,
+                Code::PendingFull,
+            ])
             .refuses(&[Code::Frozen, Code::RequestOpen, Code::RequestConflict, Code::Refused])
             .answers(200, "an earlier request with this id made this run", body::<rest::Rerun>())
             .answers(201, "the new run", body::<rest::Rerun>()),

@@ -34,6 +34,8 @@ pub(super) struct Order<'o> {
     pub(super) first: Option<WorkerIx>,
     /// Shards that are settled from the start, since another run's stand for them.
     pub(super) reused: &'o [u32],
+    /// It waits for its place among the runs of its job.
+    pub(super) waits: bool,
 }
 
 impl Machine {
@@ -50,12 +52,28 @@ impl Machine {
     ) -> RunId {
         let live = self.jobs.get(ix);
         let (version, policy, body, pool) = (live.version, live.policy.clone(), live.body.clone(), live.pool);
-        self.admit_as(now, ix, Order { version, policy, body, pool, slot, origin, param, first, reused: &[] })
+        let waits = false;
+        self.admit_as(now, ix, Order { version, policy, body, pool, slot, origin, param, first, reused: &[], waits })
+    }
+
+    /// Makes a run that waits for its place among the runs of its job.
+    pub(super) fn admit_waiting(
+        &mut self,
+        now: Now,
+        ix: JobIx,
+        slot: UnixMs,
+        origin: Origin,
+        param: Option<Arc<str>>,
+    ) -> RunId {
+        let live = self.jobs.get(ix);
+        let (version, policy, body, pool) = (live.version, live.policy.clone(), live.body.clone(), live.pool);
+        let (first, reused, waits) = (None, &[][..], true);
+        self.admit_as(now, ix, Order { version, policy, body, pool, slot, origin, param, first, reused, waits })
     }
 
     /// Makes a run of a job, also one of another version than its current one.
     pub(super) fn admit_as(&mut self, now: Now, ix: JobIx, order: Order<'_>) -> RunId {
-        let Order { version, policy, body, pool, slot, origin, param, first, reused } = order;
+        let Order { version, policy, body, pool, slot, origin, param, first, reused, waits } = order;
         let id = RunId(self.mint());
         let live = self.jobs.get_mut(ix);
         live.holders += 1;
@@ -64,9 +82,13 @@ impl Machine {
         }
         let (job, app, shards, strategy) = (live.id, live.app, policy.shards, policy.strategy);
         let fresh = shards - u32::try_from(reused.len()).expect("fewer than the shards");
-        self.fleet.add_pending(app, fresh);
-        let phase = |shard| {
-            if reused.contains(&shard) { Phase::Settled(RunState::Success, None) } else { Phase::Waiting }
+        if !waits {
+            self.fleet.add_pending(app, fresh);
+        }
+        let phase = |shard| match reused.contains(&shard) {
+            true => Phase::Settled(RunState::Success, None),
+            false if waits => Phase::Parked,
+            false => Phase::Waiting,
         };
         let shard = |shard| Shard { phase: phase(shard), attempts: Vec::new(), charged: 0 };
         self.runs.runs.insert(
@@ -85,7 +107,8 @@ impl Machine {
                 param: param.clone(),
                 shards: (0..shards).map(shard).collect(),
                 state: RunState::Dispatched,
-                is_killed: false,
+                killed: None,
+                is_parked: waits,
                 is_overdue: false,
                 deadline: None,
                 is_listed: false,
@@ -103,7 +126,7 @@ impl Machine {
         let mut chosen = Vec::with_capacity(shards as usize);
         let mut next = first;
         let mut has_nobody = false;
-        for shard in (0..shards).filter(|shard| !reused.contains(shard)) {
+        for shard in (0..shards).filter(|shard| !waits && !reused.contains(shard)) {
             let worker = match next.take() {
                 Some(worker) => Some(worker),
                 None if has_nobody => None,
@@ -127,7 +150,7 @@ impl Machine {
             slot_last: slot,
             slots: 1,
             state,
-            why: None,
+            why: waits.then_some(Why::Overlap),
             shards,
             at: now.wall,
             ended_at: None,
@@ -138,6 +161,10 @@ impl Machine {
         }
         if state == RunState::Pending {
             self.watch_start(now, id);
+        }
+        self.take_place(id);
+        if waits {
+            self.fill_line(ix, id);
         }
         id
     }
@@ -155,7 +182,7 @@ impl Machine {
     pub(super) fn set_open_state(&mut self, id: RunId, state: RunState) {
         let run = self.runs.run_mut(id);
         run.state = state;
-        let why = run.is_killed.then_some(Why::KilledByUser);
+        let why = run.open_why();
         if run.is_listed {
             self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: None });
         }

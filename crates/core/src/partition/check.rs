@@ -14,7 +14,8 @@ impl Machine {
         self.check_runs()?;
         self.check_loads()?;
         self.check_pending()?;
-        self.check_jobs()
+        self.check_jobs()?;
+        self.check_places()
     }
 
     fn check_runs(&self) -> Result<(), String> {
@@ -64,7 +65,7 @@ impl Machine {
                 let is_pending = match shard.phase {
                     Phase::Waiting => true,
                     Phase::Active(id) => self.runs.attempts[&id].life == Life::Committing,
-                    Phase::Backoff(_) | Phase::Settled(..) => false,
+                    Phase::Parked | Phase::Backoff(_) | Phase::Settled(..) => false,
                 };
                 placed += u32::from(is_pending && shard.phase != Phase::Waiting);
                 *pending.entry(run.app).or_insert(0u32) += u32::from(is_pending);

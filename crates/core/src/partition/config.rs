@@ -58,6 +58,10 @@ pub enum Mutant {
     ReleaseAtTimeout,
     /// A freeze stops nothing.
     FiresWhileFrozen,
+    /// Runs begin whatever holds the places of their jobs.
+    OverlapIgnored,
+    /// After a restart, whoever waited for a place begins.
+    WaitersBeginAtLoad,
     /// Runs start at their slots, whatever the jitter of their jobs.
     JitterIgnored,
 }

@@ -51,7 +51,7 @@ impl Machine {
     /// A run has taken too long: what runs is stopped, what waits is over, and nothing is tried again.
     pub(super) fn run_deadline_over(&mut self, now: Now, id: RunId) {
         let Some(run) = self.runs.runs.get_mut(&id) else { return };
-        if run.state.is_terminal() || run.is_killed {
+        if run.state.is_terminal() || run.killed.is_some() {
             return;
         }
         run.is_overdue = true;
@@ -60,7 +60,7 @@ impl Machine {
         let end_by = now.mono.plus(self.config.timing.kill_grace_ms);
         for (shard, phase) in phases {
             match phase {
-                Phase::Waiting | Phase::Backoff(_) => {
+                Phase::Parked | Phase::Waiting | Phase::Backoff(_) => {
                     self.settle(id, shard, RunState::Timeout, Some(Why::RunTimeout));
                 }
                 Phase::Active(attempt) => match self.runs.attempt(attempt).map(|attempt| attempt.life) {
@@ -102,7 +102,8 @@ impl Machine {
             return;
         }
         let not_started = |id: &AttemptId| self.runs.attempts[id].life == Life::Ended(AttemptState::NotStarted);
-        let never_ran = |shard: &Shard| shard.phase == Phase::Waiting && shard.attempts.iter().all(not_started);
+        let waits = |phase| matches!(phase, Phase::Parked | Phase::Waiting);
+        let never_ran = |shard: &Shard| waits(shard.phase) && shard.attempts.iter().all(not_started);
         let waiting: Vec<u32> =
             (0..).zip(&run.shards).filter(|(_, shard)| never_ran(shard)).map(|(at, _)| at).collect();
         for shard in waiting {

@@ -1,6 +1,8 @@
 //! From the timeline: what is due is taken in order and put to the gate; what is held is put to it
 //! again each pass; what is covered moves on.
 
+use std::sync::Arc;
+
 use rota_cron::Kind;
 
 use super::Machine;
@@ -93,7 +95,10 @@ impl Machine {
                         return; // a newer slot stands for it, whose start lies ahead
                     }
                     let considered = match self.fleet.pool(pool).blocked {
-                        Some(why) if self.jobs.held_first(pool).is_some() => Considered::Held(why),
+                        // What needs no worker, since overlap decides it, waits for none.
+                        Some(why) if self.jobs.held_first(pool).is_some() && self.has_place(ix) => {
+                            Considered::Held(why)
+                        }
                         Some(_) | None => self.consider(now, ix, slot, budget),
                     };
                     (slot, considered)
@@ -180,17 +185,32 @@ impl Machine {
         state: RunState,
         why: Why,
     ) {
+        self.write_row(now, ix, Origin::Schedule, (first, last, slots), (state, why), None);
+    }
+
+    /// A row without a run, for these slots: the first, the last, and how many. Returns its id.
+    pub(super) fn write_row(
+        &mut self,
+        now: Now,
+        ix: JobIx,
+        origin: Origin,
+        (first, last, slots): (UnixMs, UnixMs, u64),
+        (state, why): (RunState, Why),
+        param: Option<Arc<str>>,
+    ) -> RunId {
         let id = RunId(self.mint());
         let live = self.jobs.get(ix);
         let (app, job, version) = (live.app, live.id, live.version);
-        self.fired(last);
+        if origin == Origin::Schedule {
+            self.fired(last);
+        }
         self.stats.slot(app, state, Some(why), slots);
         self.pipeline.write(Row::Run(Box::new(Run {
             id,
             app,
             job,
             version,
-            origin: Origin::Schedule,
+            origin,
             slot: first,
             slot_last: last,
             slots,
@@ -199,8 +219,9 @@ impl Machine {
             shards: 0,
             at: now.wall,
             ended_at: Some(now.wall),
-            param: None,
+            param,
         })));
+        id
     }
 
     /// Moves a job on from a slot that is covered. What became late while our own valve held it is excused.

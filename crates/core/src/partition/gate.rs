@@ -5,13 +5,15 @@
 //! and nothing to say yet. What may not enter now is held: no row, no loss, looked at again each pass.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Machine;
+use super::fleet::WorkerIx;
 use super::jobs::JobIx;
 use crate::batch::{Origin, RunState};
 use crate::id::AppId;
-use crate::job::Overlap;
 use crate::limits;
+use crate::overlap::Verdict;
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
 
@@ -46,26 +48,33 @@ impl Machine {
             self.skip(now, ix, slot, Why::StartDeadline);
             return Considered::Covered;
         }
-        if self.overlaps(ix) {
-            self.skip(now, ix, slot, Why::Overlap);
-            return Considered::Covered;
-        }
+        let Some(verdict) = self.overlap_slot(now, ix, slot) else { return Considered::Covered };
         let live = self.jobs.get(ix);
         let (app, pool, shards, strategy) = (live.app, live.pool, live.policy.shards, live.policy.strategy);
         let left = self.app_budget(app, budget);
         if let Err(why) = self.may_enter(app, shards, left, budget.server) {
             return Considered::Held(why);
         }
-        match self.fleet.pick(pool, strategy, now.mono) {
-            Err(why) => Considered::Held(why),
-            Ok(worker) => {
-                budget.apps.insert(app, left.saturating_sub(shards));
-                budget.server = budget.server.saturating_sub(shards);
-                self.admit(now, ix, slot, Origin::Schedule, None, Some(worker));
-                self.advance(now, ix, slot);
-                Considered::Covered
-            }
+        // Whoever takes another run's place may have to wait for what that occupies.
+        let first = match self.fleet.pick(pool, strategy, now.mono) {
+            Ok(worker) => Some(worker),
+            Err(_) if verdict == Verdict::Replace => None,
+            Err(why) => return Considered::Held(why),
+        };
+        budget.apps.insert(app, left.saturating_sub(shards));
+        budget.server = budget.server.saturating_sub(shards);
+        self.begin_slot(now, ix, slot, verdict, first);
+        Considered::Covered
+    }
+
+    /// Makes the run of a slot that overlap lets begin, in the place of others if the verdict says so.
+    pub(super) fn begin_slot(&mut self, now: Now, ix: JobIx, slot: UnixMs, verdict: Verdict, first: Option<WorkerIx>) {
+        if verdict == Verdict::Replace {
+            let body = Arc::clone(&self.jobs.get(ix).body);
+            self.clear_places(now, ix, &body, None);
         }
+        self.admit(now, ix, slot, Origin::Schedule, None, first);
+        self.advance(now, ix, slot);
     }
 
     /// Judges a slot's lateness, once. If it is a misfire, the newest slot that is due stands for it,
@@ -103,12 +112,6 @@ impl Machine {
             return Err(Why::Cap);
         }
         if shards > server_left { Err(Why::ServerCap) } else { Ok(()) }
-    }
-
-    /// Whether an earlier run still holds a place that the job's policy gives to one only.
-    pub(super) fn overlaps(&self, ix: JobIx) -> bool {
-        let live = self.jobs.get(ix);
-        live.policy.overlap == Overlap::Skip && live.holders > 0
     }
 
     /// Shards that the app may still admit in this pass.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rota_cron::{Calendar, Kind, Schedule};
 
+use super::places::Places;
 use super::pools::PoolIx;
 use crate::batch::Exception;
 use crate::id::{AppId, JobId, Version};
@@ -36,6 +37,8 @@ pub(super) struct Live {
     pub(super) holders: u32,
     /// Open runs of origin `schedule`.
     pub(super) scheduled_open: u32,
+    /// Who holds the places of the job, if its overlap policy limits them.
+    pub(super) places: Option<Box<Places>>,
     /// The exception that is durable, or is in the open batch or on its way.
     pub(super) stored: Option<Exception>,
 }
@@ -136,6 +139,7 @@ impl Jobs {
             place: Place::Rest,
             holders: 0,
             scheduled_open: 0,
+            places: None,
             stored: None,
         };
         if let Some(count) = count_of(live.state) {

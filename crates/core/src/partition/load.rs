@@ -72,6 +72,7 @@ impl Machine {
         for open in open {
             machine.load_run(now, open);
         }
+        machine.seat_all();
         machine.place_jobs(now, &loaded.covered.into_iter().collect(), &began);
         let over: Vec<RunId> = machine.runs.runs.keys().collect();
         for id in over {
@@ -155,6 +156,7 @@ impl Machine {
         let id = run.id;
         let is_open = !run.state.is_terminal();
         let place = self.jobs.find(run.job);
+        let is_parked = run.state == RunState::Pending && run.why == Some(Why::Overlap) && attempts.is_empty();
         if let Some(ix) = place {
             let live = self.jobs.get_mut(ix);
             live.holders += 1;
@@ -176,7 +178,8 @@ impl Machine {
             param: run.param.clone(),
             shards: (0..run.shards.max(1)).map(shard).collect(),
             state: run.state,
-            is_killed: run.why == Some(Why::KilledByUser),
+            killed: run.why.filter(|why| matches!(why, Why::KilledByUser | Why::CancelledByOverlap)),
+            is_parked: is_parked && place.is_some() && !planted!(self.config, WaitersBeginAtLoad),
             is_overdue: false,
             deadline: None,
             is_listed,
@@ -247,7 +250,8 @@ impl Machine {
                     Cause::Timeout { end_by: now.mono.plus(timing.dead_ms), why }
                 }
                 Some(Why::Superseded) => Cause::Superseded,
-                Some(_) | None => Cause::Kill,
+                Some(Why::CancelledByOverlap) => Cause::Kill(Why::CancelledByOverlap),
+                Some(_) | None => Cause::Kill(Why::KilledByUser),
             }),
             AttemptState::Success
             | AttemptState::Failed
@@ -307,7 +311,7 @@ impl Machine {
     fn load_shard(&mut self, now: Now, id: RunId, shard: u32, rows: &[batch::Attempt], is_reused: bool) {
         let run = self.runs.run(id);
         let is_terminal = run.state.is_terminal();
-        let is_killed = run.is_killed;
+        let (killed, is_parked) = (run.killed, run.is_parked);
         let final_state = run.state;
         let own: Vec<&batch::Attempt> = rows.iter().filter(|row| row.shard == shard).collect();
         let charged = own.iter().rev().skip(1).filter(|row| is_charged(row)).count();
@@ -320,8 +324,11 @@ impl Machine {
             return;
         }
         let Some(last) = own.last() else {
-            if is_killed {
-                self.settle(id, shard, RunState::Killed, Some(Why::KilledByUser));
+            if let Some(why) = killed {
+                self.settle(id, shard, RunState::Killed, Some(why));
+            } else if is_parked {
+                self.runs.run_mut(id).shards[shard as usize].phase = Phase::Parked;
+                self.watch_start(now, id);
             } else {
                 self.wait_again(now, id, shard);
             }
@@ -344,7 +351,7 @@ fn unknown(name: &str, shards: u32) -> (Arc<Policy>, Arc<Body>) {
     let policy = Policy {
         strategy: Strategy::Default,
         selector: Selector::default(),
-        overlap: Overlap::Allow,
+        overlap: Overlap::ALLOW,
         retry: Retry::default(),
         timeout: Timeout::default(),
         shards,

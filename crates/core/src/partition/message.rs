@@ -419,6 +419,15 @@ pub enum Answer {
     },
     /// The run is durable.
     Triggered(RunId),
+    /// The run is durable, and waits for its place among the runs of its job.
+    Queued(RunId),
+    /// Its row is durable: another run, which waits, stands for it.
+    Merged {
+        /// The row.
+        run: RunId,
+        /// What stands for it.
+        into: RunId,
+    },
     /// The freeze is durable.
     Frozen {
         /// Whether it was not frozen before.
@@ -441,4 +450,24 @@ pub enum Answer {
     WorkerSet(WorkerState),
     /// No.
     Refused(Why),
+}
+
+impl Answer {
+    /// The run, if a run was asked for and was not refused.
+    #[must_use]
+    pub fn run(&self) -> Option<RunId> {
+        match self {
+            Answer::Triggered(run) | Answer::Queued(run) | Answer::Merged { run, .. } => Some(*run),
+            Answer::Defined { .. }
+            | Answer::StateSet { .. }
+            | Answer::Frozen { .. }
+            | Answer::Thawed { .. }
+            | Answer::Killing
+            | Answer::Registered(_)
+            | Answer::Beaten(_)
+            | Answer::Acknowledged(_)
+            | Answer::WorkerSet(_)
+            | Answer::Refused(_) => None,
+        }
+    }
 }

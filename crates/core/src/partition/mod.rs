@@ -29,6 +29,7 @@ mod mark;
 mod members;
 mod message;
 mod pipeline;
+mod places;
 mod pools;
 mod publish;
 mod requests;
@@ -227,7 +228,7 @@ impl Machine {
         {
             let run = self.runs.run_mut(id);
             run.is_listed = true;
-            let (state, why) = (run.state, run.is_killed.then_some(Why::KilledByUser));
+            let (state, why) = (run.state, run.open_why());
             self.pipeline.write(Row::Listed { run: id, is_open: true });
             if !state.is_terminal() {
                 self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: None });

@@ -134,6 +134,7 @@ impl Machine {
         let shards = open.flat_map(|run| (0..).zip(&run.shards).map(move |(at, shard)| (run, at, shard)));
         let waiting = shards.filter_map(|(run, shard, live)| {
             let (why, left_ms) = match live.phase {
+                Phase::Parked => (Why::Overlap, None),
                 Phase::Waiting => (self.fleet.pool(run.pool).blocked.unwrap_or(Why::NextPass), None),
                 Phase::Backoff(due) => (Why::Backoff, Some(due.since(now.mono))),
                 Phase::Active(_) | Phase::Settled(..) => return None,

@@ -14,6 +14,7 @@ use crate::batch::{Exception, Origin, Row, RunState};
 use crate::id::{JobId, RunId, Version};
 use crate::job::{Definition, Job, JobState};
 use crate::limits;
+use crate::overlap::Verdict;
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
 
@@ -25,6 +26,14 @@ const CLOSING_SHARDS_MAX: u32 = 100;
 pub(super) struct Author {
     pub(super) by: Arc<str>,
     pub(super) reason: Option<Arc<str>>,
+}
+
+/// A run that somebody wants now.
+struct Asked {
+    slot: UnixMs,
+    origin: Origin,
+    param: Option<Arc<str>>,
+    request_id: Option<Arc<str>>,
 }
 
 impl Author {
@@ -75,6 +84,7 @@ impl Machine {
         let (id, version) = (definition.id, definition.version);
         self.pipeline.write(Row::Definition(Box::new(definition)));
         let ix = self.install(now, job);
+        self.seat_runs(ix);
         self.begin_version(now, ix, is_new);
         let next = self.next_of(ix);
         self.pipeline.after(After::Reply(reply, Answer::Defined { job: id, version, next }));
@@ -118,11 +128,8 @@ impl Machine {
                 self.cover_rest(now, ix, slot, until, Why::Edited);
                 break;
             }
-            if self.overlaps(ix) {
-                self.skip(now, ix, slot, Why::Overlap);
-            } else {
-                self.admit(now, ix, slot, Origin::Schedule, None, None);
-                self.advance(now, ix, slot);
+            if let Some(verdict) = self.overlap_slot(now, ix, slot) {
+                self.begin_slot(now, ix, slot, verdict, None);
             }
             if self.jobs.get(ix).is_armed_kind() {
                 break; // it stood at one instant; the next is the new version's
@@ -320,7 +327,7 @@ impl Machine {
         self.jobs.forget(ix);
         let open: Vec<RunId> = self.runs.runs.values().filter(|run| run.job == job).map(|run| run.id).collect();
         for id in open {
-            let waits = |phase| matches!(phase, Phase::Waiting | Phase::Backoff(_));
+            let waits = |phase| matches!(phase, Phase::Parked | Phase::Waiting | Phase::Backoff(_));
             let waiting: Vec<u32> = (0..)
                 .zip(&self.runs.run(id).shards)
                 .filter(|(_, shard)| waits(shard.phase))
@@ -333,7 +340,8 @@ impl Machine {
         }
     }
 
-    /// Runs a job now: pause, window and lateness do not matter, overlap and the cap do.
+    /// Runs a job now: pause, window and lateness do not matter, overlap and the cap do. What waits for its place takes
+    /// nothing of the cap.
     #[expect(clippy::too_many_arguments, reason = "the fields of one input")]
     pub(super) fn trigger(
         &mut self,
@@ -348,27 +356,52 @@ impl Machine {
         let Some(ix) = self.jobs.find(job) else {
             return out.push(Effect::Reply(reply, Answer::Refused(Why::JobUnknown)));
         };
+        let asked = Asked { slot: now.wall, origin, param, request_id };
+        match self.try_trigger(now, ix, asked) {
+            Ok(answer) => self.pipeline.after(After::Reply(reply, answer)),
+            Err(why) => out.push(Effect::Reply(reply, Answer::Refused(why))),
+        }
+    }
+
+    fn try_trigger(&mut self, now: Now, ix: JobIx, asked: Asked) -> Result<Answer, Why> {
+        let live = self.jobs.get(ix);
+        let (job, app, body) = (live.id, live.app, Arc::clone(&live.body));
+        if self.is_frozen(app) {
+            return Err(Why::Frozen);
+        }
+        if live.is_broken {
+            return Err(Why::Invalid);
+        }
+        let Asked { slot, origin, param, request_id } = asked;
+        let verdict = self.overlap(ix, &body, param.as_deref());
+        if matches!(verdict, Verdict::Start | Verdict::Replace) {
+            self.may_trigger(ix)?;
+        }
+        if matches!(verdict, Verdict::Replace | Verdict::Await) {
+            self.clear_places(now, ix, &body, param.as_deref());
+        }
+        let answer = match verdict {
+            Verdict::Refuse(why) => return Err(why),
+            Verdict::Start | Verdict::Replace => Answer::Triggered(self.admit(now, ix, slot, origin, param, None)),
+            Verdict::Wait | Verdict::Await => Answer::Queued(self.admit_waiting(now, ix, slot, origin, param)),
+            Verdict::Merge => {
+                let (run, into) = self.merge(now, ix, slot, origin, param);
+                Answer::Merged { run, into }
+            }
+        };
+        if let (Some(request_id), Some(run)) = (request_id, answer.run()) {
+            self.pipeline.write(Row::Request { job, request_id, run });
+        }
+        Ok(answer)
+    }
+
+    /// Whether the caps let a triggered run of a job enter.
+    fn may_trigger(&self, ix: JobIx) -> Result<(), Why> {
         let live = self.jobs.get(ix);
         let (app, shards) = (live.app, live.policy.shards);
         let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
         let server_left = self.permits.saturating_sub(self.fleet.placed());
-        let refusal = if self.is_frozen(app) {
-            Some(Why::Frozen)
-        } else if live.is_broken {
-            Some(Why::Invalid)
-        } else if self.overlaps(ix) {
-            Some(Why::Overlap)
-        } else {
-            self.may_enter(app, shards, app_left, server_left).err().map(|_| Why::PendingFull)
-        };
-        if let Some(why) = refusal {
-            return out.push(Effect::Reply(reply, Answer::Refused(why)));
-        }
-        let run = self.admit(now, ix, now.wall, origin, param, None);
-        if let Some(request_id) = request_id {
-            self.pipeline.write(Row::Request { job, request_id, run });
-        }
-        self.pipeline.after(After::Reply(reply, Answer::Triggered(run)));
+        self.may_enter(app, shards, app_left, server_left).map_err(|_| Why::PendingFull)
     }
 
     /// Kills a run: final once it is durable, whatever its attempts still say.
@@ -379,24 +412,34 @@ impl Machine {
         if run.state.is_terminal() {
             return out.push(Effect::Reply(reply, Answer::Refused(Why::RunEnded)));
         }
-        if std::mem::replace(&mut run.is_killed, true) {
+        if run.killed.is_some() {
             return self.reply_durably(reply, Answer::Killing, out);
         }
+        self.kill_for(now, id, Why::KilledByUser);
+        self.pipeline.after(After::Reply(reply, Answer::Killing));
+    }
+
+    /// Kills a run, if it has not ended and nobody has killed it before.
+    pub(super) fn kill_for(&mut self, now: Now, id: RunId, why: Why) {
+        let Some(run) = self.runs.runs.get_mut(&id) else { return };
+        if run.state.is_terminal() || run.killed.is_some() {
+            return;
+        }
+        run.killed = Some(why);
         let state = run.state;
         let phases: Vec<(u32, Phase)> = (0..).zip(run.shards.iter().map(|shard| shard.phase)).collect();
-        self.pipeline.write(Row::RunSet { run: id, state, why: Some(Why::KilledByUser), ended_at: None });
+        self.pipeline.write(Row::RunSet { run: id, state, why: Some(why), ended_at: None });
         for (shard, phase) in phases {
             match phase {
-                Phase::Waiting | Phase::Backoff(_) => {
-                    self.settle(id, shard, RunState::Killed, Some(Why::KilledByUser));
+                Phase::Parked | Phase::Waiting | Phase::Backoff(_) => {
+                    self.settle(id, shard, RunState::Killed, Some(why));
                 }
-                Phase::Active(attempt) => self.stop(now, attempt, Cause::Kill),
+                Phase::Active(attempt) => self.stop(now, attempt, Cause::Kill(why)),
                 Phase::Settled(..) => {}
             }
         }
         if self.runs.runs.contains_key(&id) {
             self.try_finish(now, id);
         }
-        self.pipeline.after(After::Reply(reply, Answer::Killing));
     }
 }

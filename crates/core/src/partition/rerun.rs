@@ -10,20 +10,19 @@ use super::admit::Order;
 use super::message::{Answer, Effect, ReplyTo, RerunOrder};
 use super::pipeline::After;
 use crate::batch::{Origin, Rerun, Row};
-use crate::id::RunId;
-use crate::job::Overlap;
+use crate::overlap::Verdict;
 use crate::time::Now;
 use crate::why::Why;
 
 impl Machine {
     pub(super) fn rerun(&mut self, now: Now, order: RerunOrder, reply: ReplyTo, out: &mut Vec<Effect>) {
         match self.try_rerun(now, order) {
-            Ok(run) => self.pipeline.after(After::Reply(reply, Answer::Triggered(run))),
+            Ok(answer) => self.pipeline.after(After::Reply(reply, answer)),
             Err(why) => out.push(Effect::Reply(reply, Answer::Refused(why))),
         }
     }
 
-    fn try_rerun(&mut self, now: Now, order: RerunOrder) -> Result<RunId, Why> {
+    fn try_rerun(&mut self, now: Now, order: RerunOrder) -> Result<Answer, Why> {
         let RerunOrder { of, definition, slot, param, mut reused, request_id } = order;
         let job = definition.id;
         let ix = self.jobs.find(job).ok_or(Why::JobUnknown)?;
@@ -42,13 +41,27 @@ impl Machine {
             return Err(Why::Invalid);
         }
         // The version that runs again has a say in it, and so has the one in force.
-        let skips = compiled.policy.overlap == Overlap::Skip && self.jobs.get(ix).holders > 0;
-        if skips || self.overlaps(ix) {
-            return Err(Why::Overlap);
+        let live = self.jobs.get(ix);
+        let is_alone = compiled.policy.overlap.places() > live.holders as usize;
+        let verdict = match live.places {
+            None if !is_alone => Verdict::Refuse(Why::Overlap),
+            None | Some(_) => self.overlap(ix, &compiled.body, param.as_deref()),
+        };
+        let waits = match verdict {
+            Verdict::Start | Verdict::Replace => false,
+            Verdict::Wait | Verdict::Await => true,
+            // It differs from what waits, so nothing stands for it.
+            Verdict::Merge => return Err(Why::QueueFull),
+            Verdict::Refuse(why) => return Err(why),
+        };
+        if !waits {
+            let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
+            let server_left = self.permits.saturating_sub(self.fleet.placed());
+            self.may_enter(app, fresh, app_left, server_left).map_err(|_| Why::PendingFull)?;
         }
-        let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
-        let server_left = self.permits.saturating_sub(self.fleet.placed());
-        self.may_enter(app, fresh, app_left, server_left).map_err(|_| Why::PendingFull)?;
+        if matches!(verdict, Verdict::Replace | Verdict::Await) {
+            self.clear_places(now, ix, &compiled.body, param.as_deref());
+        }
         let pool = self.fleet.pool_of(app, &compiled.policy, &compiled.body.target, now.mono);
         let run = self.admit_as(
             now,
@@ -63,12 +76,13 @@ impl Machine {
                 param,
                 first: None,
                 reused: &reused,
+                waits,
             },
         );
         self.pipeline.write(Row::Rerun(Arc::new(Rerun { run, of, reused })));
         if let Some(request_id) = request_id {
             self.pipeline.write(Row::Request { job, request_id, run });
         }
-        Ok(run)
+        Ok(if waits { Answer::Queued(run) } else { Answer::Triggered(run) })
     }
 }

@@ -35,7 +35,10 @@ pub(super) struct Run {
     pub(super) shards: Vec<Shard>,
     /// The state that its row has, or will have with the open batch.
     pub(super) state: RunState,
-    pub(super) is_killed: bool,
+    /// Why it was killed, if it was.
+    pub(super) killed: Option<Why>,
+    /// It waits for its place among the runs of its job.
+    pub(super) is_parked: bool,
     /// It has taken longer than its job allows: nothing of it is tried again.
     pub(super) is_overdue: bool,
     /// When that is looked at, while it is waited for.
@@ -62,6 +65,8 @@ pub(super) struct Shard {
 /// Where a shard stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
+    /// Its run waits for a place among those of its job.
+    Parked,
     /// In its pool's queue.
     Waiting,
     /// Until its next attempt is due.
@@ -124,8 +129,8 @@ pub(super) enum Life {
 pub(super) enum Cause {
     /// It, or its run, took too long; at this time it ends, confirmed or not.
     Timeout { end_by: Mono, why: Why },
-    /// Someone killed its run.
-    Kill,
+    /// Someone, or a policy, killed its run.
+    Kill(Why),
     /// Its shard was settled by an earlier attempt's late success.
     Superseded,
 }
@@ -135,9 +140,16 @@ impl Cause {
     pub(super) fn ends_as(self) -> (AttemptState, Why) {
         match self {
             Cause::Timeout { why, .. } => (AttemptState::Timeout, why),
-            Cause::Kill => (AttemptState::Killed, Why::KilledByUser),
+            Cause::Kill(why) => (AttemptState::Killed, why),
             Cause::Superseded => (AttemptState::Killed, Why::Superseded),
         }
+    }
+}
+
+impl Run {
+    /// The reason that its row has while it is open.
+    pub(super) fn open_why(&self) -> Option<Why> {
+        self.killed.or(self.is_parked.then_some(Why::Overlap))
     }
 }
 

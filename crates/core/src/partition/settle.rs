@@ -116,8 +116,8 @@ impl Machine {
         if matches!(phase, Phase::Settled(..)) {
             return;
         }
-        if run.is_killed {
-            self.settle(id, shard, RunState::Killed, Some(Why::KilledByUser));
+        if let Some(why) = run.killed {
+            self.settle(id, shard, RunState::Killed, Some(why));
             return;
         }
         let is_spent = run.shards[shard as usize].attempts.len() >= limits::ATTEMPTS_MAX as usize;
@@ -250,6 +250,7 @@ impl Machine {
         }
         if let Some(ix) = self.jobs.find_at(run.place, run.job) {
             self.jobs.get_mut(ix).holders -= 1;
+            self.leave_place(ix, &run);
         }
     }
 
@@ -271,7 +272,7 @@ impl Machine {
             }
             (Outcome::Timeout, _) => (AttemptState::Timeout, Some(Why::AttemptTimeout)),
             (Outcome::Killed, Life::Stopping(Cause::Superseded)) => (AttemptState::Killed, Some(Why::Superseded)),
-            (Outcome::Killed, Life::Stopping(Cause::Kill)) => (AttemptState::Killed, Some(Why::KilledByUser)),
+            (Outcome::Killed, Life::Stopping(Cause::Kill(why))) => (AttemptState::Killed, Some(why)),
             (Outcome::Killed, _) => (AttemptState::Killed, Some(Why::WorkerStopped)),
         };
         self.end(now, id, state, why, message, Place::Released);
@@ -290,7 +291,7 @@ impl Machine {
         let (run, shard) = (attempt.run, attempt.shard);
         let open = self.runs.run(run);
         let phase = open.shards[shard as usize].phase;
-        let is_open = !open.is_killed && !matches!(phase, Phase::Settled(..));
+        let is_open = open.killed.is_none() && !matches!(phase, Phase::Settled(..));
         if outcome == Outcome::Success && is_open && !planted!(self.config, LateSuccessIgnored) {
             self.settle(run, shard, RunState::Success, None);
             // A restart finds by this reason that the shard is settled.
@@ -317,7 +318,7 @@ impl Machine {
         let attempt = self.runs.attempt_mut(id);
         let why = match cause {
             Cause::Timeout { why, .. } => why,
-            Cause::Kill => Why::KilledByUser,
+            Cause::Kill(why) => why,
             Cause::Superseded => Why::Superseded,
         };
         match attempt.life {
@@ -325,7 +326,7 @@ impl Machine {
             Life::Committing => {
                 let state = match cause {
                     Cause::Timeout { .. } => AttemptState::NotStarted,
-                    Cause::Kill | Cause::Superseded => AttemptState::Killed,
+                    Cause::Kill(_) | Cause::Superseded => AttemptState::Killed,
                 };
                 self.end(now, id, state, Some(why), None, Place::Released);
             }
@@ -350,12 +351,12 @@ impl Machine {
 
 /// The state of a run whose shards are settled: success only if all succeeded, else the worst.
 fn verdict(run: &super::runs::Run) -> (RunState, Option<Why>) {
-    if run.is_killed {
-        return (RunState::Killed, Some(Why::KilledByUser));
+    if let Some(why) = run.killed {
+        return (RunState::Killed, Some(why));
     }
     let settled = run.shards.iter().filter_map(|shard| match shard.phase {
         Phase::Settled(state, why) => Some((state, why)),
-        Phase::Waiting | Phase::Backoff(_) | Phase::Active(_) => None,
+        Phase::Parked | Phase::Waiting | Phase::Backoff(_) | Phase::Active(_) => None,
     });
     // Failed, timeout, lost, killed, discarded: in the order in which a person wants to hear of it.
     let rank = |state: RunState| match state {

@@ -107,7 +107,7 @@ fn an_edit_keeps_the_slots_that_our_own_valve_held() {
 
 #[test]
 fn an_edit_of_a_long_backlog_writes_a_bounded_number_of_rows() {
-    for overlap in [Overlap::Allow, Overlap::Skip] {
+    for overlap in [Overlap::ALLOW, Overlap::SKIP] {
         let mut rig = Rig::with(Config { send_credits: 1, ..Config::NATIVE });
         rig.worker(1);
         let mut spec = echo(When::EveryMs(1_000));

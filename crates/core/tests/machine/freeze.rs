@@ -132,7 +132,7 @@ fn a_pause_and_an_edit_within_a_freeze_cover_their_own() {
 fn a_rerun_keeps_version_slot_and_shards_and_leaves_out_what_succeeded() {
     let mut rig = Rig::new();
     rig.worker(1);
-    let spec = Spec { shards: 3, overlap: Overlap::Skip, ..echo(When::Manual) };
+    let spec = Spec { shards: 3, overlap: Overlap::SKIP, ..echo(When::Manual) };
     let job = rig.job("job", spec.clone());
     let Answer::Triggered(first) = rig.trigger(job) else { panic!("it may run") };
     let mut definition = rig.definition(job, "job", spec.clone());

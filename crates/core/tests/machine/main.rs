@@ -8,6 +8,7 @@ mod freeze;
 mod ledger;
 mod mark;
 mod narrow;
+mod overlap;
 mod pools;
 mod random;
 mod requests;

@@ -111,7 +111,7 @@ fn what_our_valve_made_late_is_no_misfire_even_if_overlap_skips_it() {
     rig.trigger(blocker);
     let blocking = rig.take_send();
     let mut spec = echo(When::EveryMs(10_000));
-    spec.overlap = Overlap::Skip;
+    spec.overlap = Overlap::SKIP;
     let job = rig.job("tick", spec);
     rig.pass_beating(185_000, worker, &[]);
     assert!(matches!(rig.trigger(job), Answer::Triggered(_)));

@@ -102,7 +102,7 @@ impl Story {
     fn spec(&mut self, period_ms: u64) -> Spec {
         let mut spec = echo(When::EveryMs(period_ms));
         if self.random.below(3) == 0 {
-            spec.overlap = Overlap::Skip;
+            spec.overlap = Overlap::SKIP;
         }
         if self.random.below(3) == 0 {
             spec.timeout.start_ms = Some(500 + self.random.below(5_000));

@@ -30,7 +30,7 @@ fn a_trigger_is_answered_once_its_run_is_durable() {
 fn a_trigger_ignores_a_pause_and_obeys_overlap_and_the_cap() {
     let mut rig = Rig::new();
     let mut spec = echo(When::EveryMs(10_000));
-    spec.overlap = Overlap::Skip;
+    spec.overlap = Overlap::SKIP;
     let skip = rig.job("skip", spec);
     rig.set_state(skip, JobState::Paused);
     assert!(matches!(rig.trigger(skip), Answer::Triggered(_)));

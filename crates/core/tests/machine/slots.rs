@@ -54,7 +54,7 @@ fn overlap_skip_leaves_a_row() {
     let mut rig = Rig::new();
     rig.worker(1);
     let mut spec = echo(When::EveryMs(10_000));
-    spec.overlap = Overlap::Skip;
+    spec.overlap = Overlap::SKIP;
     rig.job("tick", spec);
     rig.pass(20_000);
     let send = rig.take_send();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rota_core::batch::{Exception, Origin, Rerun, Row, Run};
+use rota_core::batch::{Exception, Origin, Rerun, Row, Run, RunState};
 use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{RunId, Version};
 use rota_core::job::JobState;
@@ -116,6 +116,17 @@ pub fn reruns_are_linked(open: Open<'_>) {
     assert_eq!(bench.query.rerun(run.id).unwrap(), Some(rerun));
     assert_eq!(bench.query.rerun(RunId(ID)).unwrap(), None);
     assert_eq!(bench.query.reruns_of(RunId(ID)).unwrap(), [run.id]);
+}
+
+/// Which run stands for a merged one.
+pub fn merged_runs_name_what_stands_for_them(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let job = bench.job("settle");
+    let (waits, run) = (bench.run(5, job), Run { state: RunState::Merged, shards: 0, ..bench.run(6, job) });
+    bench.commit(vec![row(&waits), row(&run), Row::Merged { run: run.id, into: waits.id }]);
+    let bench = bench.reopen(open);
+    assert_eq!(bench.query.merged_into(run.id).unwrap(), Some(waits.id));
+    assert_eq!(bench.query.merged_into(waits.id).unwrap(), None);
 }
 
 /// The times of processes, and how the last one ended.

@@ -90,6 +90,10 @@ impl State {
                 self.reruns.insert(rerun.run, Arc::clone(rerun));
                 Ok(())
             }
+            Row::Merged { run, into } => {
+                self.merged.insert(*run, *into);
+                Ok(())
+            }
             Row::Freeze(freeze) => {
                 self.freezes.insert((batch.partition, freeze.id), (**freeze).clone());
                 Ok(())

@@ -72,6 +72,10 @@ impl History for MemoryStore {
         self.with(|state| Ok(state.reruns.get(&run).cloned()))
     }
 
+    fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error> {
+        self.with(|state| Ok(state.merged.get(&run).copied()))
+    }
+
     fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error> {
         self.with(|state| {
             let found = state.reruns.values().filter(|rerun| rerun.of == run);

@@ -77,6 +77,7 @@ pub struct State {
     pub(super) terms: Vec<Term>,
     pub(super) freezes: BTreeMap<(PartitionId, u64), Freeze>,
     pub(super) reruns: BTreeMap<RunId, Arc<Rerun>>,
+    pub(super) merged: BTreeMap<RunId, RunId>,
     /// Rows with ids below this may have been swept.
     pub(super) swept: u64,
 }
@@ -103,6 +104,7 @@ impl State {
             terms: Vec::new(),
             freezes: BTreeMap::new(),
             reruns: BTreeMap::new(),
+            merged: BTreeMap::new(),
             swept: 0,
         }
     }

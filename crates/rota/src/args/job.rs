@@ -102,6 +102,9 @@ const EDITABLE: &[&str] = &[
     "start_timeout",
     "run_timeout",
     "overlap",
+    "overlap_max",
+    "overlap_queue",
+    "overlap_key",
     "strategy",
     "labels",
     "delivery",
@@ -203,9 +206,18 @@ pub(crate) struct JobFields {
     /// From the moment a run is made to its end, with all its shards and retries
     #[arg(long, value_name = "DURATION")]
     pub(crate) run_timeout: Option<String>,
-    /// What happens while an earlier run holds its place
-    #[arg(long, value_parser = ["allow", "skip"])]
+    /// What happens to a run while earlier ones hold their places
+    #[arg(long, value_parser = ["allow", "skip", "queue", "cancel_running", "cancel_and_wait", "merge"])]
     pub(crate) overlap: Option<String>,
+    /// How many may run at once; 0 takes it away
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) overlap_max: Option<u32>,
+    /// How many may wait, with `--overlap queue`; 0 takes it away
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) overlap_queue: Option<u32>,
+    /// A part of the parameter whose values have places of their own, or `none`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) overlap_key: Option<String>,
     /// How a worker is chosen
     #[arg(long, value_parser = ["default", "LEAST_INFLIGHT", "APP_ROUND_ROBIN"], ignore_case = true)]
     pub(crate) strategy: Option<String>,

@@ -227,6 +227,7 @@ mod tests {
             "job add a --app etl --handler h --cron *",
             "job add ping --every 5s --url http://127.0.0.1/ --method POST --body x --header A:b",
             "job add once --at 2026-12-01T02:00:00+08:00 --app etl --handler h --shards 8 --retries 2 --retry-first 10s",
+            "job edit a --overlap cancel_and_wait --overlap-max 2 --overlap-queue 3 --overlap-key tenant",
             "job edit a --timeout 5m --overlap skip --strategy APP_ROUND_ROBIN --labels disk=ssd --delivery at_most_once",
             "secret set PARTNER --file f",
             "secret list --json",

@@ -7,6 +7,7 @@ use rota_wire::rest::{Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Pause, R
 use super::client::{Client, Path};
 use super::narrow;
 use super::out::Out;
+use super::overlap;
 use super::past;
 use super::shown;
 use super::table::{Table, one_line};
@@ -68,8 +69,8 @@ fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
     set(&mut spec.delay, fields.delay.clone());
     set(&mut spec.at, fields.at.clone());
     narrow::apply(spec, &fields);
+    overlap::apply(spec, &fields);
     set(&mut spec.timezone, fields.timezone);
-    set(&mut spec.overlap, fields.overlap);
     set(&mut spec.delivery, fields.delivery);
     set(&mut spec.shards, fields.shards.map(|count| Shards { count }));
     if fields.handler.is_some() {
@@ -226,7 +227,7 @@ fn describe(job: &Job) -> String {
         facts.push(("strategy", route.strategy.clone().unwrap_or_default()));
         facts.push(("labels", route.labels.clone().unwrap_or_default()));
     }
-    facts.push(("overlap", spec.overlap.clone().unwrap_or_default()));
+    facts.push(("overlap", spec.overlap.as_ref().map(overlap::fact).unwrap_or_default()));
     facts.push(("delivery", spec.delivery.clone().unwrap_or_default()));
     facts.push(("changed", format!("{} by {}", shown::time(&job.at), job.by)));
     let kept = facts.into_iter().filter(|(_, fact)| !fact.is_empty());
@@ -297,6 +298,31 @@ mod tests {
             json!({"app": "e", "handler": "h", "route": {"strategy": "APP_ROUND_ROBIN", "labels": "disk=ssd"},
                    "overlap": "skip", "delivery": "at_most_once"}),
         );
+    }
+
+    #[test]
+    fn an_overlap_policy_is_laid_part_by_part() {
+        use serde_json::json;
+        check(
+            "--app e --handler h --overlap queue --overlap-max 2 --overlap-queue 9 --overlap-key tenant",
+            json!({"app": "e", "handler": "h",
+                   "overlap": {"policy": "queue", "max": 2, "queue": 9, "key": "tenant"}}),
+        );
+        let before = "--app e --handler h --overlap queue --overlap-queue 9 --overlap-key tenant";
+        let edited = |fields: JobFields| {
+            let mut found = spec(before);
+            assert!(apply(&mut found, fields).is_ok());
+            serde_json::to_value(found).unwrap()["overlap"].clone()
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let fields = || JobFields::default();
+        assert_eq!(edited(JobFields { overlap_max: Some(2), ..fields() })["max"], 2);
+        let found = edited(JobFields { overlap: text("merge"), ..fields() });
+        assert_eq!(found, json!({"policy": "merge", "key": "tenant"}));
+        assert_eq!(edited(JobFields { overlap: text("allow"), ..fields() }), json!("allow"));
+        let found = edited(JobFields { overlap_queue: Some(0), overlap_key: text("none"), ..fields() });
+        assert_eq!(found, json!("queue"));
+        assert_eq!(overlap::fact(spec(before).overlap.as_ref().unwrap()), "queue, at most 9 wait, by tenant");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub(crate) mod job;
 pub(crate) mod logs;
 mod narrow;
 pub(crate) mod out;
+mod overlap;
 pub(crate) mod past;
 pub(crate) mod run;
 pub(crate) mod secret;

@@ -26,13 +26,28 @@ pub(crate) async fn start(client: &Client, out: Out, args: RunArgs) -> Result<()
     let trigger = Trigger { param, request_id, origin: Some("manual".to_owned()) };
     let made: Triggered = client.post(Path::of(&["jobs", &job, "trigger"]), &trigger).await?;
     if no_follow {
-        return out.show(&made, |made| format!("{}\ntry  rota logs {0} -f | rota why {0}\n", made.run));
+        return out
+            .show(&made, |made| format!("{}\ntry  rota logs {1} -f | rota why {1}\n", said(made), runs_as(made)));
     }
     if !out.is_json {
         // Not on stdout, which is the run's own log.
-        eprintln!("{}", made.run);
+        eprintln!("{}", said(&made));
     }
-    follow(client, out, &made.run).await
+    follow(client, out, runs_as(&made)).await
+}
+
+/// The run, and what keeps it from its place.
+fn said(made: &Triggered) -> String {
+    match (made.entry.as_str(), &made.into) {
+        ("queued", _) => format!("{} waits for its place among the runs of the job", made.run),
+        (_, Some(into)) => format!("{} is merged into {into}, which waits for its place", made.run),
+        (_, None) => made.run.clone(),
+    }
+}
+
+/// The run that does the work.
+fn runs_as(made: &Triggered) -> &str {
+    made.into.as_deref().unwrap_or(&made.run)
 }
 
 /// Runs again what has ended, follows its log, and ends with its result.

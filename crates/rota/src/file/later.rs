@@ -13,7 +13,7 @@ const LATER: &[(&str, &str)] = &[
     ("exec", "leave it out"),
     ("weight", "leave it out"),
     ("priority", "leave it out"),
-    ("queue", "leave it out"),
+    ("queue", "write it into `overlap`: {policy: queue, queue: 10}"),
     ("rate", "leave it out"),
     ("labels", "use `route`: {labels: \"…\"}"),
 ];

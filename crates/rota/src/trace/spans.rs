@@ -71,6 +71,7 @@ impl Spans {
                 | Row::Definition(_)
                 | Row::JobState { .. }
                 | Row::Rerun(_)
+                | Row::Merged { .. }
                 | Row::Freeze(_)
                 | Row::Worker { .. }
                 | Row::WorkerState { .. }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "schema")]
 use super::words;
 
+use super::overlap::Overlap;
 use super::server::Held;
 use super::when::{Active, Calendar, Dst};
 use crate::worker::default_namespace;
@@ -78,10 +79,9 @@ pub struct JobSpec {
     /// How a worker is chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<Route>,
-    /// `allow` (if absent) or `skip`: what happens while an earlier run holds its place.
+    /// What happens to a run while earlier ones hold their places; `allow` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<words::Overlap>))]
-    pub overlap: Option<String>,
+    pub overlap: Option<Overlap>,
     /// What happens after a failure; nothing if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
@@ -337,4 +337,12 @@ pub struct Triggered {
     pub id: u64,
     /// Whether an earlier request with this `request_id` made it.
     pub is_repeated: bool,
+    /// `started`: it goes to a worker as soon as one takes it. `queued`: it waits for its place among the runs of its
+    /// job. `merged`: another run that waits stands for it.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = words::Entry))]
+    pub entry: String,
+    /// The run that stands for it, if it was merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
 }

@@ -66,6 +66,9 @@ pub struct Run {
     /// The run that it repeats, of origin `rerun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerun_of: Option<String>,
+    /// The run that stands for it, if it is `merged`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_into: Option<String>,
 }
 
 /// A run with all its attempts.

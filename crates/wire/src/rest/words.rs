@@ -38,7 +38,9 @@ macro_rules! words {
 
 words! {
     /// What happens while an earlier run holds its place.
-    Overlap: "allow" "skip";
+    OverlapPolicy: "allow" "skip" "queue" "cancel_running" "cancel_and_wait" "merge";
+    /// What became of a run that was asked for.
+    Entry: "started" "queued" "merged";
     /// What becomes of slots in a gap of the clock.
     DstGap: "run_after" "skip";
     /// Which pass of an overlap of the clock has the slot.

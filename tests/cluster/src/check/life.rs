@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use rota_core::batch::{Attempt, AttemptState, RunState};
 use rota_core::id::{AttemptId, JobId, RunId, Version};
-use rota_core::job::{Delivery, Overlap, Policy};
+use rota_core::job::{Delivery, Policy};
 use rota_core::limits::Timing;
 use rota_core::partition::{Outcome, Report};
 use rota_core::why::Why;
 
-use super::{Rule, Verdict};
+use super::{Rule, Verdict, places};
 use crate::oracle::{End, Oracle};
 use crate::store::{Changes, Part, RunRow, is_released};
 
@@ -56,10 +56,7 @@ impl Life {
             let reused = part.reruns.get(id).map_or(&[][..], |rerun| &rerun.reused);
             check_run(&part.runs[id], reused, oracle)?;
         }
-        for id in &changes.runs_new {
-            self.check_overlap(part, &part.runs[id])?;
-        }
-        Ok(())
+        places::applied(part, changes)
     }
 
     fn check_set(&self, before: &Attempt, after: &Attempt, oracle: &Oracle) -> Verdict {
@@ -139,23 +136,6 @@ impl Life {
         Ok(())
     }
 
-    fn check_overlap(&mut self, part: &Part, row: &RunRow) -> Verdict {
-        if row.run.state.is_terminal() || row.run.shards == 0 {
-            return Ok(());
-        }
-        let policy = self.policy(part, row.run.job, row.run.version);
-        let others = part.unclosed.get(&row.run.job).and_then(|runs| runs.iter().find(|id| **id < row.run.id));
-        match others {
-            Some(holder) if policy.overlap == Overlap::Skip => {
-                let state = part.runs[holder].run.state.word();
-                let text =
-                    format!("{} of job {} begins while {holder} ({state}) holds its place", row.run.id, row.run.job);
-                Err(Rule::Overlap.broken(text))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Results were acknowledged.
     pub fn acknowledged(&mut self, part: &Part, reports: &[Report], attempts: &[AttemptId]) {
         for report in reports.iter().filter(|r| r.outcome == Outcome::Success && attempts.contains(&r.attempt)) {
@@ -185,6 +165,12 @@ impl Life {
                 format!("attempt {id} of {run} is started, and had given its place away ({})", attempt.state.word());
             return Err(Rule::Overlap.broken(text));
         }
+        let keeps_place = |other: &&Attempt| !is_released(other) || !self.is_presumed(other);
+        let others = oracle.running_of(row.run.job).filter_map(|other| {
+            let holder = part.runs.get(&oracle.get(other)?.run)?;
+            holder.attempt(other).filter(keeps_place).map(|_| holder)
+        });
+        places::started(part, row, others)?;
         let policy = self.policy(part, row.run.job, row.run.version);
         if policy.delivery == Delivery::AtMostOnce {
             check_first_start(row, attempt, oracle)?;

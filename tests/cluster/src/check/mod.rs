@@ -7,6 +7,7 @@ pub mod coverage;
 pub mod life;
 pub mod load;
 pub mod loss;
+pub mod places;
 pub mod reply;
 pub mod send;
 pub mod wait;
@@ -24,7 +25,8 @@ pub enum Rule {
     StartsOnce,
     /// 4: at most once means that, and "not started" is true.
     AtMostOnce,
-    /// 5: a job that skips overlaps has one holder, and places are given away only when nothing runs.
+    /// 5: no more runs of a job hold a place than its overlap policy gives, and places are given away only when
+    /// nothing runs.
     Overlap,
     /// 6: load is the set of unreleased attempts.
     Load,

@@ -66,11 +66,11 @@ pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
             }
             Ok(())
         }
-        (Asked::Trigger(job), Answer::Triggered(run)) => {
+        (Asked::Trigger(job), Answer::Triggered(run) | Answer::Queued(run) | Answer::Merged { run, .. }) => {
             let is_durable = part.runs.get(run).is_some_and(|row| row.run.job == *job);
             if is_durable { Ok(()) } else { broken(format!("{run} is acknowledged, and not durable")) }
         }
-        (Asked::Rerun(job, of), Answer::Triggered(run)) => {
+        (Asked::Rerun(job, of), Answer::Triggered(run) | Answer::Queued(run)) => {
             let is_linked = part.reruns.get(run).is_some_and(|rerun| rerun.of == *of);
             let is_durable = part.runs.get(run).is_some_and(|row| row.run.job == *job);
             if is_linked && is_durable { Ok(()) } else { broken(format!("{run} repeats {of}, and is not durable")) }
@@ -108,7 +108,7 @@ pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
 /// Whether a run is killed, or will be once its attempts have stopped.
 fn is_dying(row: &RunRow) -> bool {
     row.run.state.is_terminal()
-        || row.run.why == Some(Why::KilledByUser)
+        || matches!(row.run.why, Some(Why::KilledByUser | Why::CancelledByOverlap))
         || row.attempts.iter().any(|a| a.state == AttemptState::Stopping)
 }
 

@@ -63,5 +63,6 @@ fn may_be_settled(part: &Part, run: &Run) -> bool {
     let job = &part.jobs[&run.job];
     let timeout = job.versions[&run.version].spec.timeout;
     let has_deadline = timeout.start_ms.is_some() || timeout.run_ms.is_some();
-    has_deadline || run.why == Some(Why::KilledByUser) || job.current.state == JobState::Deleted
+    let is_killed = matches!(run.why, Some(Why::KilledByUser | Why::CancelledByOverlap));
+    has_deadline || is_killed || job.current.state == JobState::Deleted
 }
