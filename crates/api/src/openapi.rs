@@ -210,10 +210,10 @@ fn response(answer: &Answer, schemas: &mut Schemas) -> Value {
         Content::Json(body) => response["content"] = json!({"application/json": {"schema": schemas.add(body)}}),
         Content::Events(events) => {
             let list: Vec<String> = events.iter().map(|(name, body)| format!("`{name}`: `{}`", body.name)).collect();
-            for (_, body) in events {
-                schemas.add(body);
-            }
-            response["content"] = json!({EVENTS: {"schema": {"type": "string"}}});
+            // OpenAPI has no word for events before 3.2, so this is an extension: the data of each, by its name.
+            let of_events: Map<String, Value> =
+                events.iter().map(|(name, body)| ((*name).to_owned(), schemas.add(body))).collect();
+            response["content"] = json!({EVENTS: {"schema": {"type": "string"}, "x-events": of_events}});
             response["description"] = json!(format!("{}; events with JSON: {}", answer.about, list.join(", ")));
         }
         Content::Text(kind) => response["content"] = json!({*kind: {"schema": kind_of(kind)}}),

@@ -49,6 +49,21 @@ impl Document {
         }
     }
 
+    /// Panics if a stream has no such event, or its data are other than the document says, or more.
+    pub(crate) fn check_event(&self, path: &str, name: &str, data: &Value) {
+        let operation = self.operation("GET", path).unwrap_or_else(|| panic!("{path} is not documented"));
+        let schema = &operation["responses"]["200"]["content"]["text/event-stream"]["x-events"][name];
+        assert!(schema.is_object(), "the event `{name}` of {path} is not documented: {data}");
+        if let Err(complaint) = self.fits(schema, data) {
+            panic!("{complaint}: event `{name}` of {path}: {data}");
+        }
+        let target = schema["$ref"].as_str().and_then(|target| self.0.pointer(&target[1..])).unwrap_or(schema);
+        for key in data.as_object().into_iter().flat_map(|data| data.keys()) {
+            let is_known = target["properties"].get(key).is_some();
+            assert!(is_known, "`{key}` is not documented: event `{name}` of {path}: {data}");
+        }
+    }
+
     /// Panics if the answer lacks a header that the document promises.
     pub(crate) fn check_headers(&self, method: &str, path: &str, status: u16, headers: &HeaderMap) {
         let Some(operation) = self.operation(method, path) else { return };

@@ -207,7 +207,7 @@ pub(crate) struct World {
     pub(crate) state: Arc<State>,
     clock: Arc<AtomicI64>,
     router: Router,
-    document: Document,
+    document: Arc<Document>,
 }
 
 impl World {
@@ -265,7 +265,14 @@ impl World {
             },
         })
         .unwrap();
-        World { board, network, router: rota_api::router(state.clone()), state, clock, document: Document::new() }
+        World {
+            board,
+            network,
+            router: rota_api::router(state.clone()),
+            state,
+            clock,
+            document: Arc::new(Document::new()),
+        }
     }
 
     /// Lets time pass, and whatever is due happen.
@@ -351,7 +358,12 @@ impl World {
         let request = request.header("last-event-id", last).body(Body::empty()).unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         assert_eq!(response.headers()["content-type"], "text/event-stream", "{path}: {}", response.status());
-        Stream { body: response.into_body(), text: String::new() }
+        Stream {
+            path: path.to_owned(),
+            document: self.document.clone(),
+            body: response.into_body(),
+            text: String::new(),
+        }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {
@@ -385,6 +397,9 @@ impl World {
 
 /// A stream of events.
 pub(crate) struct Stream {
+    path: String,
+    /// Every event is held against it.
+    document: Arc<Document>,
     body: Body,
     text: String,
 }
@@ -399,7 +414,9 @@ impl Stream {
                 let (name, id, data) = (line("event: "), line("id: "), line("data: "));
                 self.text = rest.to_owned();
                 if !name.is_empty() {
-                    return Some((name, id, serde_json::from_str(&data).unwrap()));
+                    let data = serde_json::from_str(&data).unwrap();
+                    self.document.check_event(&self.path, &name, &data);
+                    return Some((name, id, data));
                 }
                 continue;
             }
