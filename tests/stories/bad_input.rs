@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
 use crate::fake::{Fake, Manner, SECRET};
 use crate::folder::Folder;
-use crate::process::{rota, text_of};
+use crate::process::{rota, run, signal, text_of};
 use crate::server::Server;
 
 /// A job that is right, but for what is laid over it.
@@ -153,6 +154,46 @@ fn the_command_line_passes_it_on() {
     let jobs = server.api.get("/api/v1/jobs");
     assert_eq!(jobs["items"].as_array().unwrap().len(), 1);
     assert_eq!(server.stop(), 0);
+}
+
+/// What nobody can take is lost; it changes neither what is done nor the code.
+#[test]
+fn output_that_nobody_takes_ends_nothing_otherwise() {
+    let folder = Folder::new();
+    let here = folder.path();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    std::fs::write(here.join("wrong.yaml"), "version: 1\njobs:\n\ta: {}\n").unwrap();
+    let code = |line: &str| {
+        let mut command = rota(here);
+        let ended = command.args(line.split_whitespace()).stderr(full()).stdout(Stdio::null()).status().unwrap();
+        ended.code().unwrap_or(-1)
+    };
+    // Usage, a mistake in a text, no server, a wrong file.
+    assert_eq!(code("why @ --server http://127.0.0.1:1"), 2);
+    assert_eq!(code("cron next x"), 2);
+    assert_eq!(code("job list --server http://127.0.0.1:1 --token t"), 3);
+    assert_eq!(code("plan -f wrong.yaml --server http://127.0.0.1:1 --token t"), 2);
+
+    // A server whose output goes to a full disk serves. Where it listens, it says to whoever manages it.
+    let socket = std::os::unix::net::UnixDatagram::bind(here.join("notify")).unwrap();
+    std::fs::write(here.join("admin.token"), "rota_a-token-of-the-administrator").unwrap();
+    let mut command = rota(here);
+    command.args(["serve", "--data", "full", "--listen", "127.0.0.1:0", "--admin-token-file", "admin.token"]);
+    command.env("NOTIFY_SOCKET", here.join("notify")).env("ROTA_SERVER__LOG", "trace").stdout(full()).stderr(full());
+    let mut server = command.spawn().unwrap();
+    let mut said = [0; 4096];
+    let address = loop {
+        let length = socket.recv(&mut said).unwrap();
+        let said = String::from_utf8_lossy(&said[..length]).into_owned();
+        if let Some((_, address)) = said.split_once("listening on http://") {
+            break address.trim().to_owned();
+        }
+    };
+    let health = run(here, &format!("health --server http://{address}"));
+    assert!(health.status.success(), "{}", text_of(&health));
+    assert!(server.try_wait().unwrap().is_none(), "it runs");
+    signal("TERM", server.id());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
 }
 
 #[test]

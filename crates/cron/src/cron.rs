@@ -236,7 +236,7 @@ fn check_question_mark(fields: &[(Field, Vec<Item>)], parts: &[&str], text: &str
         (false, _) if parts.get(3) == Some(&"*") => mended[3] = "?",
         (false, _) => return Err(error.hint("days that match either of two rules need two jobs, or the Unix dialect")),
     }
-    Err(error.hint(format!("did you mean {}?", mended.join(" "))))
+    Err(error.hint(format!("did you mean \"{}\"?", mended.join(" "))))
 }
 
 fn canonical(fields: &[(Field, Vec<Item>)]) -> String {

@@ -52,11 +52,11 @@ fn quartz_errors_name_the_place_and_what_was_meant() {
         ErrorCode::QuestionMark,
         Some(11),
         "expected \"?\" in one of them",
-        "did you mean 0 0 12 * * ??",
+        "did you mean \"0 0 12 * * ?\"?",
     );
-    check("0 0 12 * * 2", ErrorCode::QuestionMark, Some(11), "expected \"?\"", "did you mean 0 0 12 ? * 2?");
+    check("0 0 12 * * 2", ErrorCode::QuestionMark, Some(11), "expected \"?\"", "did you mean \"0 0 12 ? * 2\"?");
     check("0 0 12 1 * 2", ErrorCode::QuestionMark, Some(11), "expected \"?\"", "two jobs");
-    check("0 0 12 ? * ?", ErrorCode::QuestionMark, Some(11), "in both", "did you mean 0 0 12 ? * *?");
+    check("0 0 12 ? * ?", ErrorCode::QuestionMark, Some(11), "in both", "did you mean \"0 0 12 ? * *\"?");
     check("? 0 0 * * ?", ErrorCode::QuestionMark, Some(0), "second: \"?\" belongs in day of month", "");
     check("0 0 0 1,? * ?", ErrorCode::QuestionMark, Some(6), "must stand alone", "");
     check("0 0 0 ? * 0", ErrorCode::OutOfRange, Some(10), "expected 1-7", "Sunday is 1");

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use http::StatusCode;
 use rota_wire::error::Error as Wire;
 
+use crate::cli::out::{escaped, note};
 use crate::cli::table::{one_line, width};
 
 /// Why a command did not end well.
@@ -68,9 +69,9 @@ impl Failure {
             Failure::Unreachable(error) => (3, error),
         };
         if is_json {
-            eprintln!("{}", serde_json::to_string(error).expect("an error is plain data"));
+            note(&format!("{}\n", escaped(&serde_json::to_string(error).expect("an error is plain data"))));
         } else {
-            eprint!("{}", text(error));
+            note(&text(error));
         }
         ExitCode::from(code)
     }
@@ -99,18 +100,20 @@ impl Misread {
         if is_json {
             let mut json = serde_json::to_value(&self.error).expect("an error is plain data");
             json["position"] = self.position.into();
-            eprintln!("{json}");
+            note(&format!("{}\n", escaped(&json.to_string())));
         } else {
-            eprint!("{}", self.shown());
+            note(&self.shown());
         }
     }
 
     /// The error, the text with a caret under the place, and what would be right.
     fn shown(&self) -> String {
         let place = self.text.as_ref().map(|text| {
-            let before = self.position.and_then(|position| text.get(..position));
+            let shown = beginning(text);
+            let before =
+                self.position.and_then(|position| text.get(..position)).filter(|before| before.len() < shown.len());
             let caret = before.map(|before| format!("  {}^\n", " ".repeat(width(&one_line(before)))));
-            format!("  {}\n{}", one_line(text), caret.unwrap_or_default())
+            format!("  {shown}\n{}", caret.unwrap_or_default())
         });
         let (head, hint) = (head(&self.error), hint(&self.error));
         format!("{head}{}{hint}", place.unwrap_or_default())
@@ -127,11 +130,27 @@ fn text(error: &Wire) -> String {
 
 fn head(error: &Wire) -> String {
     let field = error.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
-    format!("rota: {field}{} ({})\n", error.message, error.code)
+    // What is wrong may be quoted in it, and must not reach the terminal as a command.
+    format!("rota: {field}{} ({})\n", lines(&error.message), error.code)
 }
 
 fn hint(error: &Wire) -> String {
-    error.hint.as_ref().map(|hint| format!("  {hint}\n")).unwrap_or_default()
+    error.hint.as_ref().map(|hint| format!("  {}\n", lines(hint))).unwrap_or_default()
+}
+
+/// A text without what commands a terminal, but for the ends of its lines.
+fn lines(text: &str) -> String {
+    text.split('\n').map(one_line).collect::<Vec<_>>().join("\n")
+}
+
+/// The beginning of a text that somebody wrote, if it is a long one.
+fn beginning(text: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 400;
+    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    one_line(&shown)
 }
 
 #[cfg(test)]
@@ -153,6 +172,14 @@ mod tests {
         check(misread("５\n* X", Some(6)), "  ５ * X\n       ^\n");
         check(misread("* * *", None), "  * * *\n");
         check(misread("５", Some(1)), "  ５\n");
+        let long = "*".repeat(1_000);
+        check(misread(&long, Some(900)), &format!("  {}…\n", "*".repeat(400)));
+    }
+
+    #[test]
+    fn what_is_quoted_commands_no_terminal() {
+        let error = wire("invalid", "`x\u{1b}[31m` is\nnot a name".to_owned(), Some("\u{9b}2J".to_owned()));
+        assert_eq!(text(&error), "rota: `x [31m` is\nnot a name (invalid)\n   2J\n");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
+use crate::cli::out::Log;
 use crate::config::{Error, LogFormat};
 
 /// Starts logging by a filter such as `info,rota_engine=debug`. `at` names where the filter came from.
@@ -15,7 +16,7 @@ pub(crate) fn start(filter: &str, format: LogFormat, at: &str) -> Result<(), Err
         message: format!("server.log: {error}"),
         hint: Some("for example: info, or info,rota_engine=debug".to_owned()),
     })?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Log);
     match format {
         LogFormat::Pretty => lines.with_ansi(std::io::stderr().is_terminal()).init(),
         // The fields beside the name, not below it, so that a query names them directly.

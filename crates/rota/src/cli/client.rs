@@ -22,6 +22,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::credentials::Credentials;
 use super::events::Events;
+use super::out::note;
 use super::table::one_line;
 use crate::exit::Failure;
 
@@ -302,7 +303,7 @@ impl Client {
     fn notice(&self, headers: &HeaderMap) {
         if let Some(frozen) = headers.get("rota-frozen").filter(|_| self.notices.get()) {
             self.notices.set(false);
-            eprintln!("FROZEN  {}", one_line(&decode(frozen.as_bytes())));
+            note(&format!("FROZEN  {}\n", one_line(&decode(frozen.as_bytes()))));
         }
     }
 

@@ -9,7 +9,7 @@ use rota_wire::rest::{App, BATCH_MAX, Batch, BatchDone, Changed, Job, JobChange,
 use serde::Serialize;
 
 use super::client::{Client, Path};
-use super::out::{Out, print};
+use super::out::{Out, note, print};
 use super::sources::{self, Source, Wrong};
 use super::table::grouped;
 use crate::args::{ApplyArgs, ExportArgs, FileArgs};
@@ -132,7 +132,7 @@ pub(crate) async fn run_apply(client: &Client, out: Out, args: &ApplyArgs) -> Re
     } else {
         for Refused { job, error } in &refused[shown..] {
             let hint = error.hint.as_ref().map(|hint| format!("  {hint}\n")).unwrap_or_default();
-            eprint!("refused  {job}: {} ({})\n{hint}", error.message, error.code);
+            note(&format!("refused  {job}: {} ({})\n{hint}", error.message, error.code));
         }
         if all.iter().any(|planned| planned.plan.has_changes()) {
             let not = if has_failed { format!(", {} refused", grouped(refused.len() as u64)) } else { String::new() };
@@ -218,7 +218,7 @@ impl Progress {
         if self.is_shown {
             let full = 30 * done / self.all;
             let (bar, rest) = ("#".repeat(full), ".".repeat(30 - full));
-            eprint!("\r{bar}{rest} {} of {}", grouped(done as u64), grouped(self.all as u64));
+            note(&format!("\r{bar}{rest} {} of {}", grouped(done as u64), grouped(self.all as u64)));
             // A bar that is not seen harms nobody.
             let _unseen = std::io::stderr().flush();
         }
@@ -226,7 +226,7 @@ impl Progress {
 
     fn end(self) {
         if self.is_shown {
-            eprint!("\r{}\r", " ".repeat(70));
+            note(&format!("\r{}\r", " ".repeat(70)));
         }
     }
 }
@@ -308,7 +308,7 @@ pub(crate) async fn run_export(client: &Client, out: Out, args: &ExportArgs) -> 
         return Ok(());
     }
     for name in &left_out {
-        eprintln!("left out  {name}: the values of its headers are shown to the admin token only");
+        note(&format!("left out  {name}: the values of its headers are shown to the admin token only\n"));
     }
     Err(Failure::Said)
 }

@@ -7,7 +7,7 @@ use rota_wire::rest::{Followed, LogPart, LogWindow, RunDetail, StreamEnd, Waitin
 use tokio::time::Instant;
 
 use super::client::{Client, Path};
-use super::out::{self, Out};
+use super::out::{self, Out, note};
 use super::run::detail;
 use super::shown;
 use super::table::{commands_terminal, one_line};
@@ -94,7 +94,7 @@ pub(crate) async fn follow(
                     is_labelled = now.run.shards > 1;
                     if let Some(waiting) = now.waiting.filter(|_| !out.is_json) {
                         // Not on stdout, which is the run's own log.
-                        eprintln!("{}", one_line(&waits(&waiting)));
+                        note(&format!("{}\n", one_line(&waits(&waiting))));
                     }
                 }
                 "end" => {

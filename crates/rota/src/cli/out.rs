@@ -26,7 +26,7 @@ impl Out {
 }
 
 /// JSON that means the same, without the characters that a terminal would obey. JSON itself escapes only some of them.
-fn escaped(json: &str) -> String {
+pub(crate) fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
         // Line ends stand between values only; within them they are escaped already.
@@ -45,6 +45,25 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
         other => Ok(other?),
+    }
+}
+
+/// Says something on standard error. Who listens there no more, or has no room, misses it: that changes nothing of what
+/// a command does, or of the code that it ends with.
+pub(crate) fn note(text: &str) {
+    let _unheard = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Standard error as a place for a log. What cannot be written is lost; a server does not end for it.
+pub(crate) struct Log;
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(std::io::stderr().write(bytes).unwrap_or(bytes.len()))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

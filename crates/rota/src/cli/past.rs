@@ -6,7 +6,7 @@ use rota_wire::rest::{
 };
 
 use super::client::{Client, Path};
-use super::out::{Out, print};
+use super::out::{Out, note, print};
 use super::run::{since, tell_lines};
 use super::shown;
 use super::table::{Table, grouped, one_line};
@@ -39,7 +39,7 @@ pub(crate) async fn audit(client: &Client, out: Out, args: &AuditArgs, now: Unix
                 AuditLine::Finding(finding) if out.is_json => findings.push(finding),
                 AuditLine::Finding(finding) => print(&say_finding(&finding))?,
                 AuditLine::Unreadable { job, message } => {
-                    eprintln!("job {job} was not audited: {}", one_line(&message))
+                    note(&format!("job {job} was not audited: {}\n", one_line(&message)));
                 }
                 AuditLine::Summary(found) => summary = Some(found),
                 AuditLine::Broken(error) => broken = Some(error),

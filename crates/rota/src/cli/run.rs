@@ -7,7 +7,7 @@ use rota_wire::rest::{Held, Killed, Page, Rerun, RerunAsk, Run, RunDetail, Story
 
 use super::client::{Client, Path};
 use super::logs;
-use super::out::Out;
+use super::out::{Out, note};
 use super::past;
 use super::shown;
 use super::table::{Table, grouped, one_line, width};
@@ -31,7 +31,7 @@ pub(crate) async fn start(client: &Client, out: Out, args: RunArgs) -> Result<()
     }
     if !out.is_json {
         // Not on stdout, which is the run's own log.
-        eprintln!("{}", said(&made));
+        note(&format!("{}\n", said(&made)));
     }
     follow(client, out, runs_as(&made)).await
 }
@@ -60,7 +60,7 @@ pub(crate) async fn rerun(client: &Client, out: Out, args: RerunArgs) -> Result<
             .show(&made, |made| format!("{}\ntry  rota logs {1} -f | rota why {1}\n", say_rerun(made), made.run));
     }
     if !out.is_json {
-        eprintln!("{}", say_rerun(&made));
+        note(&format!("{}\n", say_rerun(&made)));
     }
     follow(client, out, &made.run).await
 }
@@ -80,7 +80,7 @@ async fn follow(client: &Client, out: Out, run: &str) -> Result<(), Failure> {
     if out.is_json {
         out.show(&ended, |_| String::new())?;
     } else {
-        eprintln!("{}", outcome(&ended.run));
+        note(&format!("{}\n", outcome(&ended.run)));
     }
     if ended.run.state == "success" { Ok(()) } else { Err(Failure::Said) }
 }
@@ -199,6 +199,11 @@ fn waiting(held: &[Held]) -> String {
 pub(crate) async fn why(client: &Client, out: Out, what: &str) -> Result<(), Failure> {
     // A time has no `@`; a job's name may have one.
     if let Some((job, at)) = what.rsplit_once('@') {
+        if job.is_empty() || at.trim().is_empty() {
+            let hint = "for example: rota why nightly@02:00, or a run: rota why r…".to_owned();
+            let lacking = if job.is_empty() { "a job" } else { "a time" };
+            return Err(Failure::usage(format!("`{what}` lacks {lacking}"), Some(hint)));
+        }
         return past::why_slot(client, out, job, at).await;
     }
     let run = what;

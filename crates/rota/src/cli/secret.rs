@@ -6,7 +6,7 @@ use std::path::Path as File;
 use rota_wire::rest::{Page, Secret, SecretPut, SecretRemoved};
 
 use super::client::{Client, Path};
-use super::out::Out;
+use super::out::{Out, note};
 use super::shown;
 use super::table::Table;
 use crate::args::SecretCommand;
@@ -38,7 +38,7 @@ fn read(file: Option<&File>) -> Result<String, Failure> {
         Some(file) => std::fs::File::open(file).and_then(|mut file| file.read_to_string(&mut text)),
         None => {
             if std::io::stdin().is_terminal() {
-                eprintln!("type the value, which shows, then Ctrl-D; or pipe it in");
+                note("type the value, which shows, then Ctrl-D; or pipe it in\n");
             }
             std::io::stdin().read_to_string(&mut text)
         }

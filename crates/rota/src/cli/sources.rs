@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::client::Client;
+use super::out::note;
 use super::table::grouped;
 use crate::args::FileArgs;
 use crate::exit::Failure;
@@ -238,15 +239,15 @@ impl<'s> Wrong<'s> {
         if is_json {
             let mistakes: Vec<Shown> = all().map(|(shown, _, mistake)| mistake.shown(shown)).collect();
             let message = "the job file has mistakes";
-            eprintln!("{}", serde_json::json!({"code": "job_file", "message": message, "mistakes": mistakes}));
+            note(&format!("{}\n", serde_json::json!({"code": "job_file", "message": message, "mistakes": mistakes})));
             return Failure::Ended(PENDING);
         }
         for (shown, text, mistake) in all().take(MISTAKES_MAX) {
-            eprint!("{}", mistake.text(shown, text));
+            note(&mistake.text(shown, text));
         }
         let more = all().count().saturating_sub(MISTAKES_MAX);
         if more > 0 {
-            eprintln!("… and {} more", grouped(more as u64));
+            note(&format!("… and {} more\n", grouped(more as u64)));
         }
         Failure::Ended(PENDING)
     }

@@ -52,7 +52,7 @@ pub(crate) fn die_with_any_thread() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tell(panic);
-        eprintln!("rota: a thread panicked; the process ends, so that it can be started again");
+        out::note("rota: a thread panicked; the process ends, so that it can be started again\n");
         std::process::abort();
     }));
 }
@@ -74,5 +74,9 @@ fn announce(server: &Server) -> Result<(), Failure> {
     if let Some(token) = &server.new_token {
         out::print(&format!("admin token  {token}  (shown once)\n"))?;
     }
-    out::print(&format!("listening on http://{}\n", server.address))
+    // A server whose output nobody can take serves all the same; the token above must not be lost.
+    if let Err(failure) = out::print(&format!("listening on http://{}\n", server.address)) {
+        tracing::warn!(address = %server.address, ?failure, "output_lost");
+    }
+    Ok(())
 }

@@ -168,7 +168,10 @@ fn fill(archive: &mut dyn Read, what: &Restore, part: &Path) -> Result<Restored,
 
 /// Writes every file into the folder; the manifest must come last, and say the same of them.
 fn unpack(archive: &mut dyn Read, part: &Path) -> Result<Manifest, RestoreError> {
-    let torn = |error: io::Error| RestoreError::Damaged(error.to_string());
+    let torn = |error: io::Error| {
+        let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+        RestoreError::Damaged(if is_cut { "it ends in the middle".to_owned() } else { error.to_string() })
+    };
     let mut found = Vec::new();
     loop {
         let Some((name, bytes)) = tar::next(archive).map_err(torn)? else {
