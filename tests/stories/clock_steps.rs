@@ -16,26 +16,26 @@ use crate::server::Server;
 const EVERY_MS: i64 = 2_000;
 
 /// The wall clock of one server.
-struct Wall {
+pub(crate) struct Wall {
     file: PathBuf,
     library: String,
 }
 
 impl Wall {
-    fn new(folder: &Path) -> Wall {
+    pub(crate) fn new(folder: &Path) -> Wall {
         let wall = Wall { file: folder.join("wall"), library: library() };
         wall.set(0);
         wall
     }
 
     /// Sets it to so many seconds beside the true time. The file is there as a whole at every moment.
-    fn set(&self, seconds: i64) {
+    pub(crate) fn set(&self, seconds: i64) {
         let new = self.file.with_extension("new");
         std::fs::write(&new, format!("{seconds:+}\n")).expect("the story's folder can be written");
         std::fs::rename(&new, &self.file).expect("the story's folder can be written");
     }
 
-    fn settings(&self) -> Vec<(&str, &str)> {
+    pub(crate) fn settings(&self) -> Vec<(&str, &str)> {
         let file = self.file.to_str().expect("a plain path");
         vec![
             ("LD_PRELOAD", &self.library),

@@ -24,6 +24,7 @@ mod first_screen;
 mod isolation;
 mod job_file;
 mod kill_nine;
+mod misfire;
 mod operators;
 mod overlap;
 mod past;

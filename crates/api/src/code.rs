@@ -150,6 +150,7 @@ impl Code {
             | Why::Backoff
             | Why::Thawing
             | Why::Jitter
+            | Why::CatchUp
             | Why::HandlerFailed
             | Why::HttpStatus
             | Why::AttemptTimeout

@@ -10,7 +10,6 @@ use rota_core::id::JobId;
 use rota_core::limits::LATE_MAX_MS;
 use rota_core::partition::{Held, LISTED_MAX};
 use rota_core::time::UnixMs;
-use rota_core::why::Why;
 use rota_wire::rest;
 
 use crate::auth::Reader;
@@ -83,7 +82,7 @@ pub(crate) fn shown(names: &mut Names<'_>, held: &Held) -> Result<rest::Held, Re
     })
 }
 
-/// Whether a slot waits for longer than its lateness could be overlooked.
+/// Whether a slot waits for longer than its lateness could be overlooked, and not because its job wants it so.
 pub(crate) fn is_overdue(held: &Held, now: UnixMs) -> bool {
-    held.why != Why::Jitter && now.since_ms(held.slot) > LATE_MAX_MS
+    !held.why.is_time() && now.since_ms(held.slot) > LATE_MAX_MS
 }

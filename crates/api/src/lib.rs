@@ -34,6 +34,7 @@ mod held;
 mod history;
 mod jobs;
 mod metrics;
+mod misfire;
 mod mistake;
 mod moment;
 mod ndjson;

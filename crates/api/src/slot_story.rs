@@ -387,7 +387,7 @@ impl<'s> Past<'s> {
         let mark =
             self.standing.marks.iter().find(|(of, _)| Some(*of) == partition).map_or(UnixMs(0), |(_, mark)| *mark);
         match exception {
-            Some(Exception::Covered(to)) => to,
+            Some(Exception::Covered(to) | Exception::Judged { covered: to, .. }) => to,
             Some(Exception::Armed(at)) => UnixMs(at.0 - 1),
             None => mark,
         }

@@ -23,6 +23,7 @@ use rota_wire::rest;
 
 use crate::code::Code;
 use crate::duration;
+use crate::misfire;
 use crate::nearest::did_you_mean;
 use crate::refusal::Refusal;
 use crate::when;
@@ -85,6 +86,7 @@ pub(crate) fn read(job: &rest::JobSpec, server_zone: &str) -> Result<Spec, Refus
         calendar: when::read_calendar(job.calendar.as_ref()),
         active: when::read_active(job.active.as_ref()),
         jitter_ms: duration("jitter", &job.jitter)?.unwrap_or(0),
+        misfire: misfire::read(job.misfire.as_ref())?,
     })
 }
 
@@ -383,6 +385,7 @@ pub(crate) fn write(spec: &Spec, name: &str, app: (&str, &str), state: JobState,
     job.dst = when::write_dst(spec.dst);
     job.calendar = when::write_calendar(&spec.calendar);
     job.active = when::write_active(&spec.active);
+    job.misfire = misfire::write(&spec.misfire);
     job.jitter = (spec.jitter_ms > 0).then(|| duration::print(spec.jitter_ms));
     match &spec.target {
         Target::Handler { name, param } => {

@@ -32,6 +32,10 @@ fn what_users_write_reads_back_as_they_wrote_it() {
         json!({"name": "a", "app": "etl", "handler": "h", "cron": "H H * * *", "dst": "quartz"}),
         json!({"name": "a", "app": "etl", "handler": "h", "cron": "0 2 * * *", "dst": {"overlap": "last"}}),
         json!({"name": "a", "app": "etl", "handler": "h", "delay": "1h", "calendar": {"exclude": ["sun"]}}),
+        json!({"name": "a", "app": "etl", "handler": "h", "every": "1h", "misfire": {"policy": "skip", "threshold": "5m"}}),
+        json!({"name": "a", "app": "etl", "handler": "h", "every": "1h", "misfire": {"within": "2h"}}),
+        json!({"name": "a", "app": "etl", "handler": "h", "cron": "@hourly",
+            "misfire": {"policy": "catch_up", "threshold": "1s", "within": "1d", "max": 50, "pace": "30/m"}}),
         json!({"name": "a", "app": "etl", "handler": "h"}),
         json!({"name": "a", "every": "1d", "http": {"get": "https://partner.example/ping"}}),
         json!({"name": "a", "every": "1d", "http": {"get": "HTTP://partner.example/ping"}}),
@@ -126,6 +130,14 @@ fn each_mistake_names_its_field_and_says_what_would_be_right() {
         (handler(json!({"cron": "0 0 1 1 *", "active": {"until": "2026-12-31"}})), "active", "from"),
         (handler(json!({"every": "1h", "jitter": "25h"})), "jitter", ""),
         (handler(json!({"jitter": "1h"})), "jitter", "cron"),
+        (handler(json!({"every": "1h", "misfire": {"policy": "fire_twice"}})), "misfire.policy", "fire_once"),
+        (handler(json!({"every": "1h", "misfire": {"threshold": "10ms"}})), "misfire.threshold", ""),
+        (handler(json!({"every": "1h", "misfire": {"within": "30s"}})), "misfire.within", "longer"),
+        (handler(json!({"every": "1h", "misfire": {"policy": "skip", "within": "1h"}})), "misfire.within", "fire_once"),
+        (handler(json!({"every": "1h", "misfire": {"max": 5}})), "misfire.max", "catch_up"),
+        (handler(json!({"every": "1h", "misfire": {"policy": "catch_up", "pace": "10"}})), "misfire.pace", "10/s"),
+        (handler(json!({"every": "1s", "misfire": {"policy": "catch_up", "pace": "5/m"}})), "misfire.pace", "faster"),
+        (handler(json!({"delay": "1h", "misfire": {"policy": "skip"}})), "misfire", "timeout.start"),
         (handler(json!({"shards": {"count": 0}})), "shards.count", ""),
         (handler(json!({"shards": {"count": 1001}})), "shards.count", ""),
         (handler(json!({"retry": {"max": 101}})), "retry.max", ""),
@@ -224,6 +236,7 @@ fn words_in_the_document_are_those_that_are_read() {
         table.iter().map(|(word, _)| *word).collect()
     }
     assert_eq!(words(&OVERLAPS), rest::words::OverlapPolicy::ALL);
+    assert_eq!(words(&misfire::POLICIES), rest::words::MisfirePolicy::ALL);
     assert_eq!(words(&STRATEGIES), rest::words::Strategy::ALL);
     assert_eq!(words(&DELIVERIES), rest::words::Delivery::ALL);
     assert_eq!(words(&when::GAPS), rest::words::DstGap::ALL);

@@ -236,7 +236,7 @@ impl Audit {
             kept.push(Version { schedule, from: definition.at, to, is_first: definition.version.0 == 1 });
         }
         let (standing, armed) = match exception {
-            Some(Exception::Covered(to)) => (to, None),
+            Some(Exception::Covered(to) | Exception::Judged { covered: to, .. }) => (to, None),
             Some(Exception::Armed(at)) => (mark, Some(at)),
             None => (mark, None),
         };

@@ -248,6 +248,24 @@ pub enum Exception {
     Covered(UnixMs),
     /// A fixed-delay or one-shot job: its next instant.
     Armed(UnixMs),
+    /// Its slots up to `covered` are covered. Those above it, up to `until`, have been judged and run, however late.
+    Judged {
+        /// The last instant that rows describe.
+        covered: UnixMs,
+        /// The last instant that was judged.
+        until: UnixMs,
+    },
+}
+
+impl Exception {
+    /// Up to where it says that the slots of a job are covered, if it is one with many.
+    #[must_use]
+    pub fn covered(self) -> Option<UnixMs> {
+        match self {
+            Exception::Covered(to) | Exception::Judged { covered: to, .. } => Some(to),
+            Exception::Armed(_) => None,
+        }
+    }
 }
 
 /// One change. A batch applies them in order.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AppId, JobId, Version};
 use crate::label::Selector;
 use crate::limits;
+pub use crate::misfire::Misfire;
 pub use crate::overlap::Overlap;
 pub use crate::retry::Retry;
 pub use crate::target::Target;
@@ -51,6 +52,9 @@ pub struct Spec {
     /// Over how many milliseconds the starts of runs are spread; their slots stay what they are.
     #[serde(default, skip_serializing_if = "is_default")]
     pub jitter_ms: u64,
+    /// What becomes of slots whose time has passed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub misfire: Misfire,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -202,6 +206,8 @@ pub struct Policy {
     pub delivery: Delivery,
     /// Over how many milliseconds the starts of its runs are spread.
     pub jitter_ms: u64,
+    /// What becomes of slots whose time has passed; none for the default of everything.
+    pub misfire: Option<Box<Misfire>>,
 }
 
 /// The part of a job that is its own: what a dispatch carries.
@@ -254,6 +260,7 @@ impl Spec {
             calendar: Calendar::default(),
             active: Active::default(),
             jitter_ms: 0,
+            misfire: Misfire::default(),
         }
     }
 
@@ -301,6 +308,7 @@ impl Spec {
         if self.jitter_ms > limits::JITTER_MAX_MS {
             return Err(invalid("jitter", format!("longer than {} hours", limits::JITTER_MAX_MS / 3_600_000)));
         }
+        self.misfire.check(&self.schedule)?;
         let delivery = self.delivery.unwrap_or_else(|| self.target.delivery());
         let templates = Templates::of(&self.target)?;
         self.target.check(templates.as_deref())?;
@@ -319,6 +327,7 @@ impl Spec {
                 shards: self.shards,
                 delivery,
                 jitter_ms: self.jitter_ms,
+                misfire: (self.misfire != Misfire::default()).then(|| Box::new(self.misfire)),
             }),
             body: Arc::new(Body { name: name.to_owned(), zone, target: self.target.clone(), templates }),
         })

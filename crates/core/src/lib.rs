@@ -17,6 +17,7 @@ pub mod jitter;
 pub mod job;
 pub mod label;
 pub mod limits;
+pub mod misfire;
 pub mod overlap;
 pub mod partition;
 pub mod restore;

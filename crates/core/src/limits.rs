@@ -6,6 +6,16 @@ pub const PENDING_MAX: u32 = 1_000;
 pub const SEND_CREDITS: u32 = 64;
 /// Slots up to this late fire as they are; older ones collapse into the newest.
 pub const LATE_MAX_MS: i64 = 60_000;
+/// The shortest threshold and window of a misfire policy.
+pub const MISFIRE_MIN_MS: u64 = 1_000;
+/// Missed slots that are caught up, if a job does not say how many.
+pub const CATCH_UP_MAX: u32 = 1_000;
+/// Missed slots that a job may ask to be caught up.
+pub const CATCH_UP_LIMIT: u32 = 10_000;
+/// The fastest pace of caught-up or backfilled runs.
+pub const PACE_MAX_PER_S: u64 = 1_000;
+/// The longest span that a pace may count its runs in.
+pub const PACE_PER_MAX_MS: u64 = 3_600_000;
 /// Shards of one run.
 pub const SHARDS_MAX: u32 = 1_000;
 /// Attempts of one shard, of any cause.

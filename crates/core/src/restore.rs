@@ -103,7 +103,7 @@ impl Plan<'_> {
         };
         let Some(schedule) = job.schedule else { return };
         match (schedule.kind(), stored) {
-            (Kind::Cron | Kind::Every, Some(Exception::Covered(to))) => {
+            (Kind::Cron | Kind::Every, Some(Exception::Covered(to) | Exception::Judged { covered: to, .. })) => {
                 self.cover_slots(definition, &schedule, to, true);
             }
             (Kind::Cron | Kind::Every, Some(Exception::Armed(_)) | None) => {
@@ -137,7 +137,8 @@ impl Plan<'_> {
             Since::Skip if has_exception => self.except(definition, None),
             Since::Skip => {}
             Since::FireOnce => {
-                self.except(definition, Some(Exception::Covered(UnixMs(newest.0 - 1))));
+                let covered = UnixMs(newest.0 - 1);
+                self.except(definition, Some(Exception::Judged { covered, until: newest }));
                 self.counts.firing += 1;
             }
         }

@@ -39,7 +39,7 @@ macro_rules! why {
 
 why! {
     // Slots without a run.
-    Misfire "misfire" "later than the job accepts; a newer slot stands for it",
+    Misfire "misfire" "later than the job accepts, and its policy does not run it",
     Overlap "overlap" "an earlier run of the job still held its place",
     QueueFull "queue_full" "as many runs of the job waited for its place as may",
     Merged "merged" "a run of the job that waited already stands for it",
@@ -61,6 +61,7 @@ why! {
     NoCapacity "no_capacity" "every eligible worker runs as much as it may",
     NextPass "next_pass" "nobody has looked for a worker yet; the next pass does",
     Jitter "jitter" "it waits for its start, which the job's jitter puts after its slot",
+    CatchUp "catch_up" "it was missed; the job catches up a few at a time",
     Thawing "thawing" "it was frozen; what was missed fires a few at a time",
     Backoff "backoff" "it waits for its next attempt",
     // Attempts and runs.
@@ -113,6 +114,12 @@ impl Why {
     #[must_use]
     pub fn is_valve(self) -> bool {
         matches!(self, Why::Cap | Why::ServerCap | Why::NoCredit | Why::NoCapacity | Why::Thawing)
+    }
+
+    /// Whether a slot that is held for it waits for a time, and not for anything that comes free.
+    #[must_use]
+    pub fn is_time(self) -> bool {
+        matches!(self, Why::Jitter | Why::CatchUp)
     }
 }
 

@@ -106,7 +106,8 @@ impl SqliteStore {
     }
 
     fn exceptions(&self, headers: &BTreeMap<PartitionId, Header>) -> rusqlite::Result<By<(JobId, Exception)>> {
-        let mut statement = self.conn.prepare_cached("SELECT job, partition, kind, at FROM exception ORDER BY job")?;
+        let mut statement =
+            self.conn.prepare_cached("SELECT job, partition, kind, at, until FROM exception ORDER BY job")?;
         let mut rows = statement.query([])?;
         let mut all: By<(JobId, Exception)> = By::new();
         while let Some(row) = rows.next()? {

@@ -90,10 +90,12 @@ pub(crate) fn worker_state(state: WorkerState) -> u8 {
     }
 }
 
-pub(crate) fn exception(exception: Exception) -> (u8, i64) {
+/// Kind, at and until.
+pub(crate) fn exception(exception: Exception) -> (u8, i64, Option<i64>) {
     match exception {
-        Exception::Covered(at) => (0, at.0),
-        Exception::Armed(at) => (1, at.0),
+        Exception::Covered(at) => (0, at.0, None),
+        Exception::Armed(at) => (1, at.0, None),
+        Exception::Judged { covered, until } => (2, covered.0, Some(until.0)),
     }
 }
 
@@ -360,12 +362,14 @@ fn protocol(word: &str) -> Option<Protocol> {
     [Protocol::Http, Protocol::Url].into_iter().find(|protocol| protocol.word() == word)
 }
 
-/// A row of (kind, at), from `column` on.
+/// A row of (kind, at, until), from `column` on.
 pub(crate) fn read_exception(row: &Row<'_>, column: usize) -> rusqlite::Result<Exception> {
     let at = read_ms(row, column + 1)?;
-    read(row, column, |kind| match kind {
-        0 => Some(Exception::Covered(at)),
-        1 => Some(Exception::Armed(at)),
+    let until: Option<i64> = row.get(column + 2)?;
+    read(row, column, |kind| match (kind, until) {
+        (0, None) => Some(Exception::Covered(at)),
+        (1, None) => Some(Exception::Armed(at)),
+        (2, Some(until)) => Some(Exception::Judged { covered: at, until: UnixMs(until) }),
         _ => None,
     })
 }

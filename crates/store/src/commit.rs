@@ -147,9 +147,10 @@ impl<'s> Writer<'s> {
                 one(changed, || format!("there is no worker {worker}"))
             }
             Row::Exception { job, exception: Some(exception) } => {
-                let (kind, at) = codec::exception(*exception);
-                let sql = "INSERT OR REPLACE INTO exception (job, partition, kind, at) VALUES (?1, ?2, ?3, ?4)";
-                self.cold(sql, params![job.0, batch.partition.0, kind, at]).map(drop)
+                let (kind, at, until) = codec::exception(*exception);
+                let sql =
+                    "INSERT OR REPLACE INTO exception (job, partition, kind, at, until) VALUES (?1, ?2, ?3, ?4, ?5)";
+                self.cold(sql, params![job.0, batch.partition.0, kind, at, until]).map(drop)
             }
             Row::Exception { job, exception: None } => {
                 self.cold("DELETE FROM exception WHERE job = ?1", params![job.0]).map(drop)

@@ -253,7 +253,7 @@ impl History for SqliteQuery {
             let mut statement = conn.prepare_cached("SELECT id, mark FROM partition ORDER BY id")?;
             let marks = statement.query_map([], |row| Ok((PartitionId(row.get(0)?), UnixMs(row.get(1)?))))?;
             let marks = marks.collect::<rusqlite::Result<_>>()?;
-            let mut statement = conn.prepare_cached("SELECT job, kind, at FROM exception ORDER BY job")?;
+            let mut statement = conn.prepare_cached("SELECT job, kind, at, until FROM exception ORDER BY job")?;
             let exceptions = statement.query_map([], |row| Ok((JobId(row.get(0)?), codec::read_exception(row, 1)?)))?;
             let exceptions = exceptions.collect::<rusqlite::Result<_>>()?;
             let mut statement = conn.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;

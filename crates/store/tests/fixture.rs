@@ -98,6 +98,8 @@ fn write(store: &mut dyn Store, schema: u32) {
     };
     let open = run(1, RunState::Running, None);
     let reason = (schema >= 4).then(|| "until v2".into());
+    let judged = Exception::Judged { covered: T, until: T.plus_ms(5) };
+    let exception = if schema >= 6 { judged } else { Exception::Covered(T) };
     let mut rows = vec![
         Row::Definition(Box::new(definition.clone())),
         Row::Worker { worker: registration.into(), state: WorkerState::Online },
@@ -107,7 +109,7 @@ fn write(store: &mut dyn Store, schema: u32) {
         Row::Attempt(Box::new(attempt(&open, 1, 1, first + 21))),
         Row::Definition(Box::new(Definition { version: Version(2), ..definition })),
         Row::JobState { job, state: JobState::Paused, at: T, by: "someone".into(), reason },
-        Row::Exception { job, exception: Some(Exception::Covered(T)) },
+        Row::Exception { job, exception: Some(exception) },
         Row::Listed { run: open.id, is_open: true },
         Row::Run(Box::new(run(2, RunState::Skipped, Some(Why::Misfire)))),
         Row::Run(Box::new(run(3, RunState::Success, None))),
@@ -216,6 +218,11 @@ fn a_store_of_schema_5_opens_with_everything() {
 #[test]
 fn a_store_of_schema_6_opens_with_everything() {
     past(check(6, include_str!("fixtures/v6.sql"), include_str!("fixtures/v6.key.hex")));
+}
+
+#[test]
+fn a_store_of_schema_7_opens_with_everything() {
+    past(check(7, include_str!("fixtures/v7.sql"), include_str!("fixtures/v7.key.hex")));
 }
 
 fn past((store, query): (MemoryStore, rota_store::SqliteQuery)) {

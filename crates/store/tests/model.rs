@@ -323,7 +323,11 @@ impl Pair {
             Step::Exception { job, at, is_armed } => {
                 let Some((job, app, _)) = pick(&self.jobs, job).copied() else { return };
                 let at = at.map(|at| UnixMs(T + i64::from(at)));
-                let exception = at.map(|at| if is_armed { Exception::Armed(at) } else { Exception::Covered(at) });
+                let exception = at.map(|at| match (is_armed, at.0 % 2) {
+                    (true, _) => Exception::Armed(at),
+                    (false, 0) => Exception::Covered(at),
+                    (false, _) => Exception::Judged { covered: at, until: at.plus_ms(7) },
+                });
                 self.write(app, Row::Exception { job, exception });
             }
             Step::Listed { run, is_open } => {

@@ -77,7 +77,7 @@ pub use secret::{Secret, SecretPut, SecretRemoved};
 pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};
 pub use stream::{Dropped, Followed, LogPart, StreamEnd};
 pub use token::{Token, TokenNew, TokenShown};
-pub use when::{Active, Calendar, Dst, DstRule};
+pub use when::{Active, Calendar, Dst, DstRule, Misfire};
 
 use serde::{Deserialize, Serialize};
 

@@ -138,7 +138,7 @@ impl World {
         host.is_up = false;
         host.replies.clear();
         host.queued.clear();
-        let wait = self.dice.chaos.wait(ms(3_000));
+        let wait = self.dice.chaos.wait(self.scenario.absent_us);
         self.at(wait, Event::Restart { server });
         for partition in (0..PARTITIONS).map(PartitionId) {
             if self.owners[usize::from(partition.0)] == server && self.dice.chaos.chance(600_000) {

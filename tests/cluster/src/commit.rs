@@ -122,8 +122,10 @@ impl World {
         let part = self.store.part(batch.partition);
         self.checks.history.extend(changes.states.iter().copied());
         let covered = self.checks.coverage.applied(part, &changes);
+        let missed = self.checks.misfires.applied(batch.partition, part, &changes);
         let lived = self.checks.life.applied(part, &changes, &self.oracle);
         self.note(covered);
+        self.note(missed);
         self.note(lived);
         true
     }

@@ -51,6 +51,8 @@ impl Mutant {
                 In::JitterIgnored,
                 In::OverlapIgnored,
                 In::WaitersBeginAtLoad,
+                In::VerdictForgotten,
+                In::PaceIgnored,
             ];
             all.extend(machine.map(Mutant::Machine));
         }

@@ -6,9 +6,10 @@ use rota_core::batch::{Origin, RunState};
 use rota_core::freeze::Missed;
 use rota_core::id::{AppId, JobId, PartitionId, RunId, Version};
 use rota_core::job::{
-    Active, Calendar, Definition, Delivery, Dst, Gap, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout,
-    When,
+    Active, Calendar, Definition, Delivery, Dst, Gap, JobState, Misfire, Overlap, Retry, Route, Spec, Strategy, Target,
+    Timeout, When,
 };
+use rota_core::misfire::{Pace, Policy};
 use rota_core::overlap::Mode;
 use rota_core::partition::{Input, ReplyTo, RerunOrder};
 use rota_core::retry::{self, Backoff};
@@ -39,7 +40,8 @@ impl World {
         let rng = &mut self.dice.operator;
         let app = 1 + rng.below(u64::from(URL_APP)) as u32;
         let now_ms = WALL_ZERO_MS + (self.now / 1_000) as i64;
-        let spec = spec(rng, app, now_ms);
+        let misses = self.scenario.misfires.then_some(self.seed.wrapping_add(self.events) ^ u64::from(id.0));
+        let spec = spec(rng, app, now_ms, misses);
         let state = if rng.chance(100_000) { JobState::Paused } else { JobState::Enabled };
         let definition = Definition {
             id,
@@ -105,13 +107,15 @@ impl World {
         let Some((partition, mut definition)) = self.some_job() else { return };
         let now_ms = WALL_ZERO_MS + (self.now / 1_000) as i64;
         let rng = &mut self.dice.operator;
-        let fresh = spec(rng, definition.app.0, now_ms);
+        let misses = self.scenario.misfires.then_some(self.seed.wrapping_add(self.events));
+        let fresh = spec(rng, definition.app.0, now_ms, misses);
         match rng.below(4) {
             0 => {
                 definition.spec.schedule = fresh.schedule;
                 (definition.spec.zone, definition.spec.dst) = (fresh.zone, fresh.dst);
                 (definition.spec.calendar, definition.spec.active) = (fresh.calendar, fresh.active);
                 definition.spec.jitter_ms = fresh.jitter_ms;
+                definition.spec.misfire = fresh.misfire;
             }
             1 => definition.spec.overlap = fresh.overlap,
             2 => definition.spec.shards = fresh.shards,
@@ -308,7 +312,7 @@ fn retry(rng: &mut Rng) -> Retry {
     retry
 }
 
-fn spec(rng: &mut Rng, app: u32, now_ms: i64) -> Spec {
+fn spec(rng: &mut Rng, app: u32, now_ms: i64, misses: Option<u64>) -> Spec {
     let target = if app == URL_APP {
         let method = (*rng.pick(&["GET", "POST"])).to_owned();
         let url = (*rng.pick(&["http://a.example/x", "http://b.example/y"])).to_owned();
@@ -335,7 +339,30 @@ fn spec(rng: &mut Rng, app: u32, now_ms: i64) -> Spec {
     let deliveries = [None, Some(Delivery::AtLeastOnce), Some(Delivery::AtMostOnce)];
     spec.delivery = if app == UNRELIABLE_APP { Some(Delivery::AtMostOnce) } else { *rng.pick(&deliveries) };
     narrow(rng, &mut spec, now_ms);
+    if let Some(seed) = misses {
+        spec.misfire = misfire(&spec.schedule, seed);
+    }
     spec
+}
+
+/// Some jobs say what becomes of what they miss. Drawn apart, so that other draws stay as they are.
+fn misfire(schedule: &When, seed: u64) -> Misfire {
+    if !matches!(schedule, When::Cron(_) | When::EveryMs(_)) {
+        return Misfire::default();
+    }
+    let rng = &mut Rng::new(seed, 6);
+    let policy = *rng.pick(&[Policy::Skip, Policy::FireOnce, Policy::CatchUp, Policy::CatchUp]);
+    let threshold_ms = *rng.pick(&[None, Some(1_000), Some(2_000), Some(6_000)]);
+    let mut misfire = Misfire { policy, threshold_ms, ..Misfire::default() };
+    if policy != Policy::Skip && rng.chance(400_000) {
+        misfire.within_ms = Some(misfire.threshold_ms() as u64 + *rng.pick(&[0, 3_000, 20_000]));
+    }
+    if policy == Policy::CatchUp {
+        misfire.max = *rng.pick(&[None, None, Some(1), Some(4)]);
+        let pace = |runs, per_ms| Some(Pace { runs, per_ms });
+        misfire.pace = *rng.pick(&[None, pace(1_000, 1_000), pace(2, 1_000), pace(1, 1_000)]);
+    }
+    misfire
 }
 
 /// Some jobs have calendars, bounds and jitter, around now, so that slots meet them.

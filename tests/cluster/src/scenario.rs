@@ -55,6 +55,10 @@ pub struct Scenario {
     pub operator_us: Micros,
     /// Whether operators freeze and thaw.
     pub freezes: bool,
+    /// Whether jobs have misfire policies of their own.
+    pub misfires: bool,
+    /// Mean time for which a server that crashed is gone.
+    pub absent_us: Micros,
     /// Jobs that exist from the start.
     pub jobs: u64,
     /// Longest execution of a handler.
@@ -161,6 +165,8 @@ impl Scenario {
             backlog_runs_max: *rng.pick(&[0, 5, 100_000]),
             unsendable_ppm: *rng.pick(&[0, 0, 20_000]),
             freezes: rng.below(3) == 0,
+            misfires: rng.below(2) == 0,
+            absent_us: ms(*rng.pick(&[3_000, 3_000, 3_000, 25_000])),
         }
     }
 

@@ -67,6 +67,7 @@ impl World {
             now.wall,
             loaded.open.len()
         );
+        self.checks.misfires.begins(partition, now.wall);
         let machine = Machine::new(self.config(), loaded, now);
         let hosted = Hosted {
             machine,
@@ -191,7 +192,9 @@ impl World {
         let part = self.store.part(partition);
         if is_still && self.term(server, partition) == Some(part.epoch) {
             let slack_ms = self.scenario.wall_slack_ms() as i64;
-            let verdict = load::published(part, &snapshot).and_then(|()| wait::published(part, &snapshot, slack_ms));
+            let began = self.checks.misfires.began(partition);
+            let verdict =
+                load::published(part, &snapshot).and_then(|()| wait::published(part, &snapshot, began, slack_ms));
             self.note(verdict);
         }
         if !snapshot.held.is_empty() {

@@ -10,6 +10,7 @@ use rota_core::worker::App;
 use crate::check::coverage::Coverage;
 use crate::check::life::Life;
 use crate::check::loss::{Heard, Loss};
+use crate::check::misfire::Misfires;
 use crate::check::reply::Asked;
 use crate::check::{Broken, Verdict};
 use crate::clock::{Clock, Micros, ms};
@@ -102,6 +103,8 @@ pub struct Checks {
     pub life: Life,
     /// 9.
     pub loss: Loss,
+    /// What is missed.
+    pub misfires: Misfires,
     /// State changes of jobs, for the recount.
     pub history: Vec<(JobId, rota_core::job::JobState, i64)>,
 }
@@ -209,6 +212,7 @@ impl World {
             coverage: Coverage::default(),
             life: Life::new(scenario.timing, slack_ms),
             loss: Loss::new(scenario.timing, slack_ms),
+            misfires: Misfires::new(&scenario),
             history: Vec::new(),
         };
         let mut world = World {

@@ -32,6 +32,8 @@ fn planted_bugs_are_caught() {
     check(Mutant::Machine(In::JitterIgnored), &[Rule::Slots]);
     check(Mutant::Machine(In::OverlapIgnored), &[Rule::Overlap]);
     check(Mutant::Machine(In::WaitersBeginAtLoad), &[Rule::Overlap]);
+    check(Mutant::Machine(In::VerdictForgotten), &[Rule::Misfire]);
+    check(Mutant::Machine(In::PaceIgnored), &[Rule::Misfire]);
     check(Mutant::StaleOwnerSends, &[Rule::SendRests]);
     check(Mutant::IdsFromRestoredCounter, &[Rule::Ids]);
     check(Mutant::StoreDoesNotFence, &[Rule::Term]);

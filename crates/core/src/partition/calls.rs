@@ -356,6 +356,7 @@ impl Machine {
                 Timer::RunDeadline(run) => self.run_deadline_over(now, run),
                 Timer::HeldDeadline(job) => self.held_deadline(now, job),
                 Timer::Jitter(job) => self.jitter_over(now, job),
+                Timer::Pace(job) => self.pace_over(job),
                 Timer::Silence(worker) => self.silence(now, worker),
                 Timer::Avoided(worker) => self.fleet.stir(worker),
             }

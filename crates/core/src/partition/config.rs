@@ -64,6 +64,10 @@ pub enum Mutant {
     WaitersBeginAtLoad,
     /// Runs start at their slots, whatever the jitter of their jobs.
     JitterIgnored,
+    /// After a restart, slots that were judged to run are judged again.
+    VerdictForgotten,
+    /// Missed slots are caught up all at once.
+    PaceIgnored,
 }
 
 /// Whether a fault is planted; constant `false` in every shipped build.

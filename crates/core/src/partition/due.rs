@@ -9,6 +9,7 @@ use super::Machine;
 use super::freeze::Thawing;
 use super::gate::{Budget, Considered, progressive};
 use super::jobs::{JobIx, Place};
+use super::misfire::Judged;
 use super::pools::PoolIx;
 use super::timer::Timer;
 use crate::batch::{Origin, Row, Run, RunState};
@@ -90,9 +91,10 @@ impl Machine {
                     if self.hold_for_jitter(now, ix, slot) {
                         return;
                     }
-                    let slot = self.judge_lateness(now, ix, slot, now.wall);
-                    if self.hold_for_jitter(now, ix, slot) {
-                        return; // a newer slot stands for it, whose start lies ahead
+                    let Judged::Runs(slot) = self.judge_lateness(now, ix, slot, now.wall) else { return };
+                    // A newer slot may stand for it, whose start lies ahead; or it is caught up in its turn.
+                    if self.hold_for_jitter(now, ix, slot) || self.hold_for_pace(now, ix, slot) {
+                        return;
                     }
                     let considered = match self.fleet.pool(pool).blocked {
                         // What needs no worker, since overlap decides it, waits for none.
@@ -128,6 +130,7 @@ impl Machine {
             let considered = match self.after_freeze(now, ix, slot) {
                 // It was due before the freeze, and its start lies after the thaw.
                 Thawing::Usual if self.hold_for_jitter(now, ix, slot) => Considered::Covered,
+                Thawing::Usual if self.hold_for_pace(now, ix, slot) => Considered::Covered,
                 Thawing::Usual => self.consider(now, ix, slot, budget),
                 Thawing::Covered => Considered::Covered,
                 // It waits for its jitter now, and no longer for its pool.

@@ -12,7 +12,6 @@ use super::fleet::WorkerIx;
 use super::jobs::JobIx;
 use crate::batch::{Origin, RunState};
 use crate::id::AppId;
-use crate::limits;
 use crate::overlap::Verdict;
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
@@ -74,30 +73,8 @@ impl Machine {
             self.clear_places(now, ix, &body, None);
         }
         self.admit(now, ix, slot, Origin::Schedule, None, first);
+        self.count_caught_up(now, ix, slot);
         self.advance(now, ix, slot);
-    }
-
-    /// Judges a slot's lateness, once. If it is a misfire, the newest slot that is due stands for it,
-    /// and one row covers those before.
-    pub(super) fn judge_lateness(&mut self, now: Now, ix: JobIx, slot: UnixMs, until: UnixMs) -> UnixMs {
-        let late = until.0.saturating_sub(self.starts_by(ix, slot).0);
-        let is_armed_kind = self.jobs.get(ix).is_armed_kind();
-        let is_excused = self.jobs.is_excused(ix, slot);
-        if late <= self.config.late_max_ms || is_armed_kind || is_excused {
-            return slot;
-        }
-        let Some(schedule) = self.jobs.get(ix).schedule.clone() else { return slot };
-        let newest = schedule.last_at_or_before(until).unwrap_or(slot).max(slot);
-        if newest > slot
-            && let Some(last) = schedule.prev_before(newest)
-        {
-            let count = schedule.count_between(UnixMs(slot.0 - 1), last, limits::RANGE_COUNT_MAX);
-            let why =
-                if self.suspect_until.is_some_and(|until| slot <= until) { Why::ClockSuspect } else { Why::Misfire };
-            self.write_gap(now, ix, slot, last, count, RunState::Skipped, why);
-            self.cover(ix, last);
-        }
-        newest
     }
 
     /// Whether a run of so many shards may enter beside what its app and the server may still admit, or

@@ -1,6 +1,6 @@
 //! Jobs and the timeline: where each job stands, and which is due next.
 //!
-//! A job is in exactly one place: on the timeline at its next slot, held for its pool, or at rest (paused, finished, running by hand only, or a fixed-delay job whose run is open).
+//! A job is in exactly one place: on the timeline at its next slot, held for its pool or for a time, or at rest (paused, finished, running by hand only, or a fixed-delay job whose run is open).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::pools::PoolIx;
 use crate::batch::Exception;
 use crate::id::{AppId, JobId, Version};
 use crate::job::{Body, Job, JobState, Policy};
-use crate::time::UnixMs;
+use crate::time::{Mono, UnixMs};
 use crate::why::Why;
 
 /// A job's place in the table.
@@ -54,6 +54,15 @@ pub(super) enum Place {
     Rest,
 }
 
+/// A job that catches up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Paced {
+    /// When it may start its next slot.
+    pub(super) next: Mono,
+    /// What came due after this instant waits for nothing but the pace.
+    pub(super) since: UnixMs,
+}
+
 impl Live {
     pub(super) fn kind(&self) -> Option<Kind> {
         self.schedule.as_ref().map(Schedule::kind)
@@ -76,10 +85,14 @@ pub(super) struct Jobs {
     /// Held slots by pool, the oldest first: so a backlog is worked off in the order of its slots, and
     /// what is covered stays close to the mark.
     held: Vec<BTreeSet<(UnixMs, JobIx)>>,
-    /// Slots that wait for their jitter, by app: nobody else waits behind them.
-    jittered: BTreeMap<AppId, BTreeSet<(UnixMs, JobIx)>>,
-    /// Slots up to this instant are late through our own valve, which is no misfire.
+    /// Slots that wait for a time, by app and reason: nobody else waits behind them.
+    timed: BTreeMap<(AppId, Why), BTreeSet<(UnixMs, JobIx)>>,
+    /// Slots up to this instant are late through our own doing, which is no misfire.
     excused: BTreeMap<JobIx, UnixMs>,
+    /// Slots up to this instant have been judged and run. Durable, as long as a job stands at one of them.
+    verdicts: BTreeMap<JobIx, UnixMs>,
+    /// Jobs that catch up.
+    paced: BTreeMap<JobIx, Paced>,
     /// Policies, schedules and calendars in use, with the number of jobs that share each.
     policies: BTreeMap<Arc<Policy>, u32>,
     schedules: BTreeMap<Schedule, u32>,
@@ -188,6 +201,8 @@ impl Jobs {
         self.rest(ix);
         self.unshare(ix);
         self.excused.remove(&ix);
+        self.verdicts.remove(&ix);
+        self.paced.remove(&ix);
         let id = self.get(ix).id;
         if let Some(count) = count_of(self.get(ix).state) {
             self.counts[count] -= 1;
@@ -227,12 +242,12 @@ impl Jobs {
         self.watch_mark(ix);
     }
 
-    /// Among whom a held job waits: those of its pool, or, for its jitter, those of its app.
+    /// Among whom a held job waits: those of its pool, or, if it waits for a time, those of its app.
     fn waiting_place(&mut self, ix: JobIx, why: Why) -> &mut BTreeSet<(UnixMs, JobIx)> {
         let live = self.get(ix);
         let (app, pool) = (live.app, live.pool.0 as usize);
-        if why == Why::Jitter {
-            return self.jittered.entry(app).or_default();
+        if why.is_time() {
+            return self.timed.entry((app, why)).or_default();
         }
         if self.held.len() <= pool {
             self.held.resize_with(pool + 1, BTreeSet::new);
@@ -244,7 +259,7 @@ impl Jobs {
     pub(super) fn watch_mark(&mut self, ix: JobIx) {
         let live = self.get(ix);
         let Place::Held { slot, .. } = live.place else { return };
-        let is_excepted = matches!(live.stored, Some(Exception::Covered(to)) if to < slot);
+        let is_excepted = live.stored.and_then(Exception::covered).is_some_and(|to| to < slot);
         if live.is_armed_kind() || is_excepted {
             self.holding.remove(&(slot, ix));
         } else {
@@ -255,7 +270,7 @@ impl Jobs {
     /// The held job's reason has changed.
     pub(super) fn set_held_why(&mut self, ix: JobIx, reason: Why) {
         if let Place::Held { why, .. } = &mut self.get_mut(ix).place {
-            assert!(*why != Why::Jitter && reason != Why::Jitter, "what waits for a time waits apart");
+            assert!(!why.is_time() && !reason.is_time(), "what waits for a time waits apart");
             *why = reason;
         }
     }
@@ -275,9 +290,9 @@ impl Jobs {
         (0..).map(PoolIx).zip(&self.held).filter(|(_, held)| !held.is_empty())
     }
 
-    /// What waits for its jitter, by app.
-    pub(super) fn jittered(&self) -> impl Iterator<Item = (AppId, &BTreeSet<(UnixMs, JobIx)>)> {
-        self.jittered.iter().map(|(app, all)| (*app, all)).filter(|(_, all)| !all.is_empty())
+    /// What waits for a time, by app and reason.
+    pub(super) fn timed(&self) -> impl Iterator<Item = ((AppId, Why), &BTreeSet<(UnixMs, JobIx)>)> {
+        self.timed.iter().map(|(key, all)| (*key, all)).filter(|(_, all)| !all.is_empty())
     }
 
     /// The job that is due next.
@@ -293,16 +308,50 @@ impl Jobs {
         self.excused.insert(ix, until);
     }
 
-    /// Whether the slot's lateness is our own valve's.
+    /// Whether a slot is not to be judged: its lateness is our own doing, or it has been judged.
     pub(super) fn is_excused(&mut self, ix: JobIx, slot: UnixMs) -> bool {
-        match self.excused.get(&ix) {
+        let is_within = |known: &mut BTreeMap<JobIx, UnixMs>| match known.get(&ix) {
             Some(until) if slot <= *until => true,
             Some(_) => {
-                self.excused.remove(&ix);
+                known.remove(&ix);
                 false
             }
             None => false,
+        };
+        is_within(&mut self.excused) | is_within(&mut self.verdicts)
+    }
+
+    /// Slots up to this instant have been judged, and run.
+    pub(super) fn keep_verdict(&mut self, ix: JobIx, until: UnixMs) {
+        self.verdicts.insert(ix, until);
+    }
+
+    /// Whether a slot has been judged, and runs.
+    pub(super) fn has_verdict(&self, ix: JobIx, slot: UnixMs) -> bool {
+        self.verdicts.get(&ix).is_some_and(|until| slot <= *until)
+    }
+
+    /// The last instant up to which nothing of a job is to be judged, from what is known.
+    pub(super) fn runs_until(&self, ix: JobIx) -> Option<UnixMs> {
+        self.excused.get(&ix).max(self.verdicts.get(&ix)).copied()
+    }
+
+    /// The last instant up to which slots of a job have been judged, and run.
+    pub(super) fn verdict(&self, ix: JobIx) -> Option<UnixMs> {
+        self.verdicts.get(&ix).copied()
+    }
+
+    /// A job catches up, or does no more.
+    pub(super) fn set_pace(&mut self, ix: JobIx, paced: Option<Paced>) {
+        match paced {
+            Some(paced) => drop(self.paced.insert(ix, paced)),
+            None => drop(self.paced.remove(&ix)),
         }
+    }
+
+    /// Where a job stands that catches up.
+    pub(super) fn pace_of(&self, ix: JobIx) -> Option<Paced> {
+        self.paced.get(&ix).copied()
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = (JobIx, &Live)> {

@@ -129,14 +129,19 @@ impl Machine {
             let Some(schedule) = live.schedule.clone() else { continue };
             match (schedule.kind(), live.stored) {
                 (Kind::Cron | Kind::Every, stored) => {
-                    let from = match stored {
-                        Some(Exception::Covered(to)) => to,
-                        Some(Exception::Armed(_)) | None => {
+                    let from = match stored.and_then(Exception::covered) {
+                        Some(to) => to,
+                        None => {
                             let rows = covered.get(&live.id).copied().unwrap_or(self.mark);
                             // What lies before its version was never its slot.
                             self.mark.max(rows).max(began.get(&live.id).copied().unwrap_or(self.mark))
                         }
                     };
+                    if let Some(Exception::Judged { until, .. }) = stored
+                        && !planted!(self.config, VerdictForgotten)
+                    {
+                        self.jobs.keep_verdict(ix, until);
+                    }
                     match schedule.next_after(from) {
                         Some(next) => self.jobs.arm(ix, next),
                         None => self.finish_job(now, ix),
@@ -357,6 +362,7 @@ fn unknown(name: &str, shards: u32) -> (Arc<Policy>, Arc<Body>) {
         shards,
         delivery: Delivery::AtMostOnce,
         jitter_ms: 0,
+        misfire: None,
     };
     let target = Target::Handler { name: String::new(), param: String::new() };
     (Arc::new(policy), Arc::new(Body::literal(name.to_owned(), Zone::utc(), target)))

@@ -12,6 +12,7 @@ use crate::batch::{Exception, Row};
 use crate::job::JobState;
 use crate::limits;
 use crate::time::{Now, UnixMs};
+use crate::why::Why;
 
 impl Machine {
     /// How far the mark may go with the rows that are in the open batch or before. Held slots hold it
@@ -33,9 +34,31 @@ impl Machine {
                 return self.mark.max(processed.min(UnixMs(slot.0 - 1)));
             }
             excepted += 1;
-            self.set_exception(ix, Some(Exception::Covered(UnixMs(slot.0 - 1))));
+            self.set_exception(ix, Some(self.standing_at(ix, slot)));
         }
         self.mark.max(processed)
+    }
+
+    /// Whether a held slot has held the mark back for long enough, and nothing else makes a batch: its verdict becomes
+    /// durable then.
+    pub(super) fn keep_verdicts(&mut self) {
+        let processed = self.processed;
+        for _ in 0..limits::BATCH_ROWS_MAX {
+            let Some((slot, ix)) = self.jobs.holding_first() else { return };
+            if processed.0.saturating_sub(slot.0) < limits::MARK_LAG_MAX_MS || self.is_backlog(ix) {
+                return;
+            }
+            self.set_exception(ix, Some(self.standing_at(ix, slot)));
+        }
+    }
+
+    /// The exception that says that a job stands at a slot, and what was judged of it. What is held has been judged,
+    /// but for what waits for its jitter.
+    fn standing_at(&self, ix: JobIx, slot: UnixMs) -> Exception {
+        let covered = UnixMs(slot.0 - 1);
+        let is_held = matches!(self.jobs.get(ix).place, Place::Held { why, .. } if why != Why::Jitter);
+        let judged = self.jobs.runs_until(ix).max(is_held.then_some(slot)).filter(|until| *until >= slot);
+        judged.map_or(Exception::Covered(covered), |until| Exception::Judged { covered, until })
     }
 
     /// Whether a job is held by our own valve, in a backlog that a restart could still look through.
@@ -79,8 +102,8 @@ impl Machine {
                 if live.is_armed_kind() {
                     return Some(Exception::Armed(slot));
                 }
-                let is_derivable = schedule.next_after(mark) == Some(slot);
-                (!is_derivable).then_some(Exception::Covered(UnixMs(slot.0 - 1)))
+                let is_derivable = schedule.next_after(mark) == Some(slot) && !self.jobs.has_verdict(ix, slot);
+                (!is_derivable).then(|| self.standing_at(ix, slot))
             }
         }
     }

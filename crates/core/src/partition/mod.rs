@@ -28,6 +28,7 @@ mod load;
 mod mark;
 mod members;
 mod message;
+mod misfire;
 mod pipeline;
 mod places;
 mod pools;
@@ -192,6 +193,9 @@ impl Machine {
         let mut is_caught_up = false;
         while !is_caught_up && self.pipeline.has_room() {
             is_caught_up = self.pass(now);
+            if !self.pipeline.has_open() {
+                self.keep_verdicts();
+            }
             if !self.pipeline.has_open() {
                 break;
             }

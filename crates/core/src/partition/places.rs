@@ -96,6 +96,7 @@ impl Machine {
                     self.clear_places(now, ix, &body, None);
                 }
                 self.admit_waiting(now, ix, slot, Origin::Schedule, None);
+                self.count_caught_up(now, ix, slot);
                 self.advance(now, ix, slot);
             }
             Verdict::Merge => {

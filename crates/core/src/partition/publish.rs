@@ -90,8 +90,8 @@ impl Machine {
                 }
             }
         }
-        for (app, all) in self.jobs.jittered() {
-            held_counts.insert((app, Why::Jitter), all.len() as u64);
+        for (key, all) in self.jobs.timed() {
+            held_counts.insert(key, all.len() as u64);
             for (_, ix) in all.iter().take(LISTED_MAX.saturating_sub(held.len())) {
                 let live = self.jobs.get(*ix);
                 let Place::Held { slot, why, since } = live.place else { continue };

@@ -8,6 +8,7 @@ use super::Machine;
 use super::freeze::Thawing;
 use super::jobs::{JobIx, Place};
 use super::message::{Answer, Effect, ReplyTo};
+use super::misfire::Judged;
 use super::pipeline::After;
 use super::runs::{Cause, Phase};
 use crate::batch::{Exception, Origin, Row, RunState};
@@ -119,7 +120,10 @@ impl Machine {
                 Thawing::Covered => continue,
                 Thawing::Newest(slot) | Thawing::Later(slot) => slot,
                 Thawing::Usual if is_judged => slot,
-                Thawing::Usual => self.judge_lateness(now, ix, slot, until),
+                Thawing::Usual => match self.judge_lateness(now, ix, slot, until) {
+                    Judged::Covered => continue,
+                    Judged::Runs(slot) => slot,
+                },
             };
             let live = self.jobs.get(ix);
             let shards = live.policy.shards;
@@ -260,7 +264,9 @@ impl Machine {
         let live = self.jobs.get(ix);
         let Some(schedule) = live.schedule.clone() else { return };
         let (first, last) = match live.stored {
-            Some(Exception::Covered(to)) => (schedule.next_after(to), schedule.last_at_or_before(until)),
+            Some(Exception::Covered(to) | Exception::Judged { covered: to, .. }) => {
+                (schedule.next_after(to), schedule.last_at_or_before(until))
+            }
             Some(Exception::Armed(at)) => (Some(at), (at <= until).then_some(at)),
             None => return,
         };
@@ -281,7 +287,7 @@ impl Machine {
         let until = self.covered_until(now);
         let armed = match self.jobs.get(ix).stored {
             Some(Exception::Armed(at)) => Some(at),
-            Some(Exception::Covered(_)) | None => None,
+            Some(Exception::Covered(_) | Exception::Judged { .. }) | None => None,
         };
         self.cover_pause(now, ix);
         self.jobs.set_state(ix, JobState::Enabled);

@@ -26,6 +26,8 @@ pub(super) enum Timer {
     RunDeadline(RunId),
     /// A slot may have waited for its jitter.
     Jitter(JobIx),
+    /// A job that catches up may start its next slot.
+    Pace(JobIx),
     /// A held slot may have waited too long.
     HeldDeadline(JobIx),
     /// A worker may be silent.

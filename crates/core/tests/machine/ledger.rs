@@ -54,7 +54,7 @@ fn check_ledger(state: &State) {
             continue;
         }
         let until = match state.exceptions().get(job) {
-            Some((_, Exception::Covered(to))) => *to,
+            Some((_, Exception::Covered(to) | Exception::Judged { covered: to, .. })) => *to,
             Some((_, Exception::Armed(_))) | None => state.header(P0).mark,
         };
         let mut slot = versions[0].at.0 - versions[0].at.0.rem_euclid(period) + period;

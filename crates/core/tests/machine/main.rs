@@ -7,6 +7,7 @@ mod edits;
 mod freeze;
 mod ledger;
 mod mark;
+mod misfire;
 mod narrow;
 mod overlap;
 mod pools;

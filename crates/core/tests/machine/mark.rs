@@ -21,7 +21,8 @@ fn exceptions(rig: &Rig) -> Vec<(JobId, Exception)> {
 fn a_held_slot_is_not_lost_by_a_restart() {
     let mut rig = Rig::new();
     rig.job("held", echo(When::EveryMs(60_000)));
-    rig.pass(70_000);
+    rig.pass(61_000);
+    rig.advance(9_000);
     let id = rig.store.with(|state| state.exceptions().len());
     assert_eq!(id, 0, "nothing was written for it yet");
     // Another job's batches carry the mark past the held slot, which then needs an exception.
@@ -44,7 +45,8 @@ fn a_slot_that_is_held_again_behind_its_exception_is_not_lost() {
     rig.job("nowhere", nowhere);
     rig.pass(15_000);
     rig.job("first", echo(When::Manual));
-    assert_eq!(exceptions(&rig), [(job, Exception::Covered(UnixMs(START + 9_999)))]);
+    let (covered, until) = (UnixMs(START + 9_999), UnixMs(START + 10_000));
+    assert_eq!(exceptions(&rig), [(job, Exception::Judged { covered, until })]);
     // At 20 s there is one credit: slot 10 fires, slot 20 is held in the same pass, and so is the other job's.
     rig.advance(5_000);
     rig.worker(1);

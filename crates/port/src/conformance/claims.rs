@@ -11,7 +11,8 @@ use rota_core::worker::{Registration, WorkerState};
 
 use super::Open;
 use super::fixture::{
-    Bench, ID, T, app_elsewhere, attempt, definition, done, first, registration, row, sent, set, success, worker,
+    Bench, ID, JUDGED, T, app_elsewhere, attempt, definition, done, first, registration, row, sent, set, success,
+    worker,
 };
 
 /// Nothing was written, so nothing is open and no slot is covered.
@@ -64,7 +65,7 @@ fn write_everything(bench: &mut Bench) -> Loaded {
         worker(&w1, WorkerState::Online),
         worker(&w2, WorkerState::Unreachable),
         Row::Exception { job: settle, exception: Some(Exception::Armed(T)) },
-        Row::Exception { job: report, exception: Some(Exception::Covered(T)) },
+        Row::Exception { job: report, exception: Some(JUDGED) },
     ]);
     let last = bench.batch(vec![
         Row::RunSet { run: run.id, state: RunState::Running, why: None, ended_at: None },
@@ -87,7 +88,7 @@ fn write_everything(bench: &mut Bench) -> Loaded {
         at: T.plus_ms(6),
         apps: bench.loaded.apps.clone(),
         jobs: vec![settle_2, paused],
-        exceptions: vec![(report, Exception::Covered(T))],
+        exceptions: vec![(report, JUDGED)],
         workers: vec![(w1_again, WorkerState::Online), (w2, WorkerState::Draining)],
         open: vec![OpenRun {
             definition: Some(definition(settle, 1, bench.app, "settle")),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rota_core::batch::{Attempt, AttemptState, Batch, Loaded, Origin, Row, Run, RunState};
+use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Loaded, Origin, Row, Run, RunState};
 use rota_core::id::{
     AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, partition_of,
 };
@@ -143,6 +143,9 @@ pub(super) fn app_elsewhere(store: &mut dyn Store, partition: PartitionId) -> (A
     let (other, name) = elsewhere.find(|(of, _)| *of != partition).expect("names hash to all partitions");
     (app(store, &name), other)
 }
+
+/// Where a job stands that waits at a slot which was judged.
+pub(super) const JUDGED: Exception = Exception::Judged { covered: T, until: UnixMs(T.0 + 9) };
 
 pub(super) fn definition(job: JobId, version: u32, app: AppId, name: &str) -> Definition {
     let target = Target::Handler { name: "echo".to_owned(), param: format!("version {version} of {name}, \"ü\"") };

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use rota_core::batch::{Exception, Origin, Rerun, Row, Run, RunState};
+use rota_core::batch::{Origin, Rerun, Row, Run, RunState};
 use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{RunId, Version};
 use rota_core::job::JobState;
 use rota_core::time::UnixMs;
 
 use super::Open;
-use super::fixture::{Bench, ID, T, definition, row, success};
+use super::fixture::{Bench, ID, JUDGED, T, definition, row, success};
 use crate::history::{Covered, StateFilter};
 
 fn frozen(id: u64, thaw: Option<Missed>) -> Freeze {
@@ -65,11 +65,7 @@ pub fn rows_are_read_in_order(open: Open<'_>) {
         Run { slot_last: T.plus_ms(4_000), slots: 5, ..bench.skipped(4, settle) },
     ];
     bench.commit(runs.iter().rev().map(row).collect());
-    bench.commit(vec![
-        success(&runs[0]),
-        success(&runs[2]),
-        Row::Exception { job: report, exception: Some(Exception::Covered(T)) },
-    ]);
+    bench.commit(vec![success(&runs[0]), success(&runs[2]), Row::Exception { job: report, exception: Some(JUDGED) }]);
     let look = |bench: &Bench| {
         let ids = |from: u64, limit| {
             let found = bench.query.runs_from(settle, RunId(ID + from), limit).unwrap();
@@ -83,7 +79,7 @@ pub fn rows_are_read_in_order(open: Open<'_>) {
         assert_eq!(bench.query.ledger(RunId(ID + 2), 1).unwrap()[0].run, RunId(ID + 2));
         let standing = bench.query.standing().unwrap();
         assert!(standing.marks.contains(&(bench.partition, T)));
-        assert_eq!((standing.exceptions, standing.swept), (vec![(report, Exception::Covered(T))], 0));
+        assert_eq!((standing.exceptions, standing.swept), (vec![(report, JUDGED)], 0));
     };
     look(&bench);
     super::upkeep::all(&mut *bench.store, T.plus_ms(2 * 24 * 3_600_000));

@@ -89,6 +89,11 @@ const EDITABLE: &[&str] = &[
     "active_from",
     "active_until",
     "jitter",
+    "misfire",
+    "misfire_threshold",
+    "misfire_within",
+    "misfire_max",
+    "misfire_pace",
     "handler",
     "param",
     "url",
@@ -155,6 +160,21 @@ pub(crate) struct JobFields {
     /// Start each run up to so long after its slot, or `none`
     #[arg(long, value_name = "DURATION")]
     pub(crate) jitter: Option<String>,
+    /// Which of the slots run whose time has passed
+    #[arg(long, value_parser = ["skip", "fire_once", "catch_up"])]
+    pub(crate) misfire: Option<String>,
+    /// How late a slot counts as misfired, or `none` for 60s
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) misfire_threshold: Option<String>,
+    /// How late a slot may be and still run, or `none`
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) misfire_within: Option<String>,
+    /// How many missed slots are caught up, the newest
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) misfire_max: Option<u32>,
+    /// How fast they are caught up, as in 10/s or 30/m, or `none`
+    #[arg(long, value_name = "PACE")]
+    pub(crate) misfire_pace: Option<String>,
     /// The handler that a worker of the app runs
     #[arg(long, conflicts_with = "url")]
     pub(crate) handler: Option<String>,

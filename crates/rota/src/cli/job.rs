@@ -326,6 +326,30 @@ mod tests {
     }
 
     #[test]
+    fn a_misfire_policy_takes_what_it_has_no_use_for_away() {
+        use serde_json::json;
+        let before =
+            "--app e --handler h --every 5s --misfire catch_up --misfire-within 1h --misfire-max 9 --misfire-pace 2/s";
+        check(
+            before,
+            json!({"app": "e", "handler": "h", "every": "5s",
+                   "misfire": {"policy": "catch_up", "within": "1h", "max": 9, "pace": "2/s"}}),
+        );
+        let edited = |fields: JobFields| {
+            let mut found = spec(before);
+            assert!(apply(&mut found, fields).is_ok());
+            found.misfire.map(|misfire| serde_json::to_value(misfire).unwrap())
+        };
+        let policy = |word: &str| JobFields { misfire: Some(word.to_owned()), ..JobFields::default() };
+        assert_eq!(edited(policy("fire_once")), Some(json!({"policy": "fire_once", "within": "1h"})));
+        assert_eq!(edited(policy("skip")), Some(json!({"policy": "skip"})));
+        let longer =
+            JobFields { misfire_within: Some("none".to_owned()), misfire_max: Some(3), ..JobFields::default() };
+        assert_eq!(edited(longer), Some(json!({"policy": "catch_up", "max": 3, "pace": "2/s"})));
+        assert_eq!(edited(JobFields { at: Some("2027-01-01T00:00:00Z".to_owned()), ..JobFields::default() }), None);
+    }
+
+    #[test]
     fn an_edit_keeps_what_it_does_not_name() {
         let mut found = spec("--app e --handler h --cron @daily --retries 2 --retry-first 10s --timeout 1m");
         let fields = JobFields { every: Some("5s".to_owned()), retries: Some(3), ..JobFields::default() };

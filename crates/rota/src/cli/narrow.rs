@@ -1,6 +1,6 @@
 //! What narrows a schedule, between flags and a job, and in words.
 
-use rota_wire::rest::{Active, Calendar, Dst, DstRule, JobSpec};
+use rota_wire::rest::{Active, Calendar, Dst, DstRule, JobSpec, Misfire};
 
 use crate::args::JobFields;
 
@@ -37,6 +37,29 @@ pub(super) fn apply(spec: &mut JobSpec, fields: &JobFields) {
         lay(&mut active.until, fields.active_until.as_ref());
     }
     lay(&mut spec.jitter, fields.jitter.as_ref());
+    lay_misfire(spec, fields);
+}
+
+/// A policy that is named takes what it has no use for away.
+fn lay_misfire(spec: &mut JobSpec, fields: &JobFields) {
+    if spec.cron.is_none() && spec.every.is_none() {
+        spec.misfire = None;
+    }
+    let mut misfire = spec.misfire.take().unwrap_or_default();
+    if let Some(policy) = &fields.misfire {
+        if policy == "skip" {
+            misfire.within = None;
+        }
+        if policy != "catch_up" {
+            (misfire.max, misfire.pace) = (None, None);
+        }
+        misfire.policy = Some(policy.clone());
+    }
+    lay(&mut misfire.threshold, fields.misfire_threshold.as_ref());
+    lay(&mut misfire.within, fields.misfire_within.as_ref());
+    lay(&mut misfire.pace, fields.misfire_pace.as_ref());
+    misfire.max = fields.misfire_max.or(misfire.max);
+    spec.misfire = Some(misfire).filter(|misfire| *misfire != Misfire::default());
 }
 
 fn lay(place: &mut Option<String>, flag: Option<&String>) {
@@ -65,7 +88,16 @@ pub(super) fn facts(spec: &JobSpec) -> Vec<(&'static str, String)> {
     };
     let calendar = spec.calendar.clone().unwrap_or_default();
     let active = spec.active.clone().unwrap_or_default();
+    let misfire = spec.misfire.clone().unwrap_or_default();
+    let parts = [
+        misfire.policy,
+        misfire.threshold.map(|threshold| format!("later than {threshold}")),
+        misfire.within.map(|within| format!("within {within}")),
+        misfire.max.map(|max| format!("at most {max}")),
+        misfire.pace,
+    ];
     vec![
+        ("misfire", parts.into_iter().flatten().collect::<Vec<_>>().join(", ")),
         ("dst", dst),
         ("exclude", calendar.exclude.join(", ")),
         ("include", calendar.include.join(", ")),

@@ -6,7 +6,6 @@
 const LATER: &[(&str, &str)] = &[
     ("alerts", "watch the metrics instead, see docs/metrics.md"),
     ("event_tasks", "leave it out"),
-    ("misfire", "leave it out: a slot that is late for more than a minute is skipped, with a row"),
     ("after", "leave it out, and let the first job trigger the second through the API"),
     ("on_loss", "leave it out"),
     ("protocol", "leave it out: workers of an app speak the native protocol"),

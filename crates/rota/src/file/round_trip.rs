@@ -112,9 +112,18 @@ fn when() -> BoxedStrategy<Value> {
     ]);
     let dst = prop_oneof![one_of(&["default", "quartz"]), rule].boxed();
     let zone = || maybe(one_of(&["UTC", "Asia/Shanghai", "Europe/Berlin", "+08:00", "Asia/Calcutta"]));
+    let missed = || {
+        let some = [
+            json!({"policy": "skip", "threshold": "5m"}),
+            json!({"within": "2h"}),
+            json!({"policy": "catch_up", "threshold": "1s", "within": "1d", "max": 50, "pace": "1000/s"}),
+        ];
+        maybe(prop::sample::select(some.to_vec()).boxed())
+    };
     let narrowed = move |word: &'static str, value, dst| {
         let keys = vec![
             (word, value),
+            ("misfire", if word == "delay" { Just(None).boxed() } else { missed() }),
             ("dst", dst),
             ("timezone", zone()),
             ("calendar", maybe(calendar.clone())),

@@ -19,6 +19,8 @@ const TOP: [&str; 7] = ["version", "name", "namespace", "defaults", "calendars",
 const ONE_OF: [&[&str]; 2] = [&["cron", "every", "delay", "at"], &["handler", "shell", "http"]];
 /// Keys that belong to one handler's job, and mean nothing for a request.
 const OF_HANDLER: [&str; 1] = ["param"];
+/// Keys that only mean something for a job with slots to miss.
+const OF_SLOTS: [&str; 1] = ["misfire"];
 /// Keys of the API that stand elsewhere in a file.
 const ELSEWHERE: [(&str, &str); 2] = [
     ("name", "a job's name is the key that it stands under"),
@@ -276,14 +278,24 @@ fn told_as_file(mut mistake: Mistake) -> Mistake {
 fn with_defaults(own: &[(Key, Node)], defaults: &[(Key, Node)]) -> Vec<(Key, Node)> {
     let gives = |word: &str| own.iter().any(|(key, node)| key.text == word && node.value != Value::Null);
     let is_request = gives("http");
+    // The schedule may be a default itself.
+    let has =
+        |word: &str| gives(word) || defaults.iter().any(|(key, node)| key.text == word && node.value != Value::Null);
+    let is_armed = ["delay", "at"].into_iter().any(gives);
+    let has_slots = !is_armed && (has("cron") || has("every"));
     let is_out = |word: &str| {
         (is_request && OF_HANDLER.contains(&word))
+            || (!has_slots && OF_SLOTS.contains(&word))
             || ONE_OF.iter().any(|group| group.contains(&word) && group.iter().any(|other| gives(other)))
     };
     let mut merged = Vec::with_capacity(own.len() + defaults.len());
     for (key, node) in defaults.iter().filter(|(key, _)| !is_out(&key.text)) {
         match own.iter().find(|(other, _)| other.text == key.text) {
             None => merged.push((key.clone(), node.clone())),
+            // Another policy has no use for the parts of the default one.
+            Some((own_key, own_node)) if OF_SLOTS.contains(&key.text.as_str()) && names_policy(own_node) => {
+                merged.push((own_key.clone(), own_node.clone()));
+            }
             Some((own_key, own_node)) => merged.push((own_key.clone(), laid_over(own_node, node))),
         }
     }
@@ -292,6 +304,10 @@ fn with_defaults(own: &[(Key, Node)], defaults: &[(Key, Node)]) -> Vec<(Key, Nod
     merged.extend(new);
     merged.retain(|(_, node)| node.value != Value::Null);
     merged
+}
+
+fn names_policy(node: &Node) -> bool {
+    node.entries().is_some_and(|entries| entries.iter().any(|(key, _)| key.text == "policy"))
 }
 
 fn laid_over(own: &Node, default: &Node) -> Node {
@@ -385,4 +401,22 @@ pub(crate) fn refused(job: &Job, error: rota_wire::error::Error) -> Mistake {
         mistake.path.extend(field.split('.').map(beginning));
     }
     mistake
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_for_missed_slots_is_for_jobs_that_have_slots() {
+        let text = "version: 1\ndefaults: {misfire: {within: 1h, threshold: 2m}, app: a, handler: h}\njobs:\n  \
+                    cron: {cron: '0 2 * * *'}\n  more: {every: 5m, misfire: {within: 2h}}\n  \
+                    other: {every: 5m, misfire: {policy: skip}}\n  once: {at: '2030-01-01T00:00:00Z'}\n  \
+                    delay: {delay: 5m}\n  hand: {}\n";
+        let wanted = Parsed::of(text).and_then(|parsed| parsed.wanted(&Calendars::default())).expect("it is a file");
+        let within = |job: &Job| job.spec.misfire.as_ref().map(|misfire| misfire.within.clone().unwrap_or_default());
+        let found: Vec<Option<String>> = wanted.jobs.iter().map(within).collect();
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(found, [text("1h"), text("2h"), text(""), None, None, None]);
+    }
 }

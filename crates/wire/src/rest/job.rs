@@ -10,7 +10,7 @@ use super::words;
 
 use super::overlap::Overlap;
 use super::server::Held;
-use super::when::{Active, Calendar, Dst};
+use super::when::{Active, Calendar, Dst, Misfire};
 use crate::worker::default_namespace;
 
 /// A job as a user writes it, in the job file, on the command line and here.
@@ -65,6 +65,9 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1))]
     pub jitter: Option<String>,
+    /// What becomes of slots whose time has passed; absent: the newest stands for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfire: Option<Misfire>,
     /// The handler that a worker of the app runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]

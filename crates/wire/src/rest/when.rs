@@ -57,3 +57,28 @@ pub struct Active {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }
+
+/// What becomes of slots whose time has passed.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Misfire {
+    /// `fire_once` (if absent): the newest that is due stands for all. `skip`: none that counts as misfired runs.
+    /// `catch_up`: all run, the oldest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<words::MisfirePolicy>))]
+    pub policy: Option<String>,
+    /// A duration, from one second: a slot that is later counts as misfired; `60s` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<String>,
+    /// A duration, no shorter than the threshold: how late a slot may be and still run; unlimited if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// For `catch_up`: so many of the missed slots run, the newest; 1,000 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 10000))]
+    pub max: Option<u32>,
+    /// For `catch_up`: how fast they run, as in `10/s` (if absent), `30/m` or `100/h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<String>,
+}

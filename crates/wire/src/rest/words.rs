@@ -43,6 +43,8 @@ words! {
     Entry: "started" "queued" "merged";
     /// What becomes of slots in a gap of the clock.
     DstGap: "run_after" "skip";
+    /// Which of the slots run whose time has passed.
+    MisfirePolicy: "skip" "fire_once" "catch_up";
     /// Which pass of an overlap of the clock has the slot.
     DstOverlap: "first" "last" "both";
     /// What is done about an attempt that may have run.

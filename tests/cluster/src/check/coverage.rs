@@ -191,7 +191,7 @@ impl Coverage {
                 }
                 let is_above = match before {
                     Some(Exception::Armed(_)) => true,
-                    Some(Exception::Covered(to)) => run.slot > to,
+                    Some(Exception::Covered(to) | Exception::Judged { covered: to, .. }) => run.slot > to,
                     None => run.slot.0 > changes.mark_before,
                 };
                 if !is_above {
@@ -234,7 +234,7 @@ impl Coverage {
                 continue;
             }
             let limit = match part.exceptions.get(id) {
-                Some(Exception::Covered(to)) => to.0,
+                Some(Exception::Covered(to) | Exception::Judged { covered: to, .. }) => to.0,
                 Some(Exception::Armed(_)) => continue,
                 None => part.mark,
             };

@@ -7,6 +7,7 @@ pub mod coverage;
 pub mod life;
 pub mod load;
 pub mod loss;
+pub mod misfire;
 pub mod places;
 pub mod reply;
 pub mod send;
@@ -48,6 +49,8 @@ pub enum Rule {
     Quiescence,
     /// Nothing is started while it is frozen, and what was frozen is covered as its thaw says.
     Frozen,
+    /// What is missed is covered as its job says, and judged once.
+    Misfire,
     /// A batch makes sense by itself.
     Batch,
     /// What a machine keeps beside what it is derived from is the same.
@@ -75,7 +78,7 @@ impl Rule {
             Rule::Ids => 13,
             Rule::Term => 14,
             Rule::Quiescence => 16,
-            Rule::Frozen | Rule::Batch | Rule::Recount | Rule::Panic => 0,
+            Rule::Frozen | Rule::Misfire | Rule::Batch | Rule::Recount | Rule::Panic => 0,
         }
     }
 

@@ -7,13 +7,15 @@ use rota_core::id::RunId;
 use rota_core::jitter::offset_ms;
 use rota_core::job::JobState;
 use rota_core::partition::{LISTED_MAX, Snapshot};
+use rota_core::time::UnixMs;
 use rota_core::why::Why;
 
 use super::{Rule, Verdict};
 use crate::store::Part;
 
-/// Compares what a machine published with the rows; wall clocks are comparable up to `slack_ms`.
-pub fn published(part: &Part, snapshot: &Snapshot, slack_ms: i64) -> Verdict {
+/// Compares what a machine published with the rows; wall clocks are comparable up to `slack_ms`. Nobody waits in vain for what
+/// lies before the begin of the term, at this wall time.
+pub fn published(part: &Part, snapshot: &Snapshot, began: UnixMs, slack_ms: i64) -> Verdict {
     shown(part, snapshot)?;
     if snapshot.suspended.is_some() {
         return Ok(());
@@ -22,15 +24,16 @@ pub fn published(part: &Part, snapshot: &Snapshot, slack_ms: i64) -> Verdict {
     for held in snapshot.held.iter().filter(|held| is_judged(held.why)) {
         let Some(job) = part.jobs.get(&held.job) else { continue };
         let waits_ms = offset_ms(held.job, held.slot, job.current.spec.jitter_ms) as i64;
+        let in_term_ms = snapshot.at.since_ms(began);
         let beyond_ms = snapshot.at.since_ms(held.slot) - waits_ms;
         // Ten seconds: no longer than that does a machine trust a timer to the wall clock.
-        if held.why == Why::Jitter && beyond_ms > slack_ms + 13_000 {
+        if held.why == Why::Jitter && beyond_ms.min(in_term_ms) > slack_ms + 13_000 {
             let text = format!("slot {} of job {} waits {beyond_ms} ms beyond its jitter", held.slot, held.job);
             return Err(Rule::Wakes.broken(text));
         }
         let Some(start_ms) = job.current.spec.timeout.start_ms else { continue };
         let late_ms = beyond_ms - start_ms as i64;
-        if late_ms > slack_ms + 3_000 {
+        if late_ms.min(in_term_ms) > slack_ms + 3_000 {
             let text = format!("slot {} of job {} is held {late_ms} ms beyond its start deadline", held.slot, held.job);
             return Err(Rule::Wakes.broken(text));
         }
