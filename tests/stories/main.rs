@@ -12,6 +12,7 @@ mod folder;
 mod journal;
 mod ledger;
 mod process;
+mod rates;
 mod recorder;
 mod server;
 

@@ -6,6 +6,7 @@ use axum::Json as Answer;
 use axum::extract::State as Shared;
 use http::Uri;
 use rota_core::job::check_name;
+use rota_core::rate::Rates;
 use rota_core::worker::App;
 use rota_port::store::{Reservation, Reserved, Scope, Token};
 use rota_wire::rest;
@@ -14,6 +15,7 @@ use crate::auth::{self, Admin, Reader};
 use crate::body::{Args, Json};
 use crate::cursor::{List, part};
 use crate::path::Path;
+use crate::rates;
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::tag::{Conditions, Shown, Tag, Tagged};
@@ -30,7 +32,7 @@ pub(crate) async fn list(
     let mut apps = state.read(State::reload_apps).await?;
     apps.retain(|app| app.namespace == namespace);
     let (apps, next) = part(List::Apps, apps, |app| [u64::from(app.id.0)], after, limit);
-    Ok(Answer(rest::Page { items: apps.into_iter().map(shown).collect(), next }))
+    Ok(Answer(rest::Page { items: apps.into_iter().map(|app| shown(&state, app)).collect(), next }))
 }
 
 pub(crate) async fn get(
@@ -42,7 +44,7 @@ pub(crate) async fn get(
 ) -> Result<Shown<Answer<rest::App>>, Refusal> {
     let namespace = Args::read(&uri, &[])?.namespace();
     let app = state.read(move |state| view::find_app(state, &namespace, &name)).await?;
-    conditions.show(Tag::of_app(&app), Answer(shown(app)))
+    conditions.show(Tag::of_app(&app), Answer(shown(&state, app)))
 }
 
 pub(crate) async fn put(
@@ -59,8 +61,8 @@ pub(crate) async fn put(
     if body.pending_max == Some(0) {
         return Err(Refusal::invalid("pending_max", "0 would stop the app").hint("pause its jobs instead"));
     }
-    let app = state.carry(put_if(state.clone(), conditions, namespace, name, body.pending_max)).await?;
-    Ok(Tagged(Tag::of_app(&app), Answer(shown(app))))
+    let app = state.carry(put_if(state.clone(), conditions, namespace, name, body)).await?;
+    Ok(Tagged(Tag::of_app(&app), Answer(shown(&state, app))))
 }
 
 /// Apps change here and nowhere else, so that what is seen in one's turn is what is changed.
@@ -69,10 +71,12 @@ async fn put_if(
     conditions: Conditions,
     namespace: String,
     name: String,
-    pending_max: Option<u32>,
+    put: rest::AppPut,
 ) -> Result<App, Refusal> {
     let _turn = state.app_turn.acquire().await.map_err(Refusal::internal)?;
-    if !conditions.are_none() {
+    let is_rated = put.rate.is_some() || put.burst.is_some() || put.groups.is_some();
+    let mut rates = None;
+    if !conditions.are_none() || is_rated {
         let (namespace, name) = (namespace.clone(), name.clone());
         let current = state
             .read(move |state| {
@@ -80,9 +84,13 @@ async fn put_if(
                 Ok(state.directory.app_named(&namespace, &name))
             })
             .await?;
-        conditions.check(current.as_ref().map(Tag::of_app).as_ref())?;
+        if !conditions.are_none() {
+            conditions.check(current.as_ref().map(Tag::of_app).as_ref())?;
+        }
+        let before = current.map(|app| app.rates.clone()).unwrap_or_default();
+        rates = is_rated.then(|| rates::read(&put, before)).transpose()?;
     }
-    reserve(&state, namespace, name, pending_max).await
+    reserve(&state, namespace, name, put.pending_max, rates).await
 }
 
 /// Makes an app if it does not exist.
@@ -91,8 +99,9 @@ pub(crate) async fn reserve(
     namespace: String,
     name: String,
     pending_max: Option<u32>,
+    rates: Option<Rates>,
 ) -> Result<App, Refusal> {
-    let what = Reservation::App { namespace, name, pending_max };
+    let what = Reservation::App { namespace, name, pending_max, rates };
     let reserved = state.intake.reserve(what).await?;
     let Reserved::App(app) = reserved else { return Err(Refusal::internal(reserved)) };
     state.put_app(app.clone());
@@ -118,6 +127,16 @@ pub(crate) async fn token(
     Ok(Answer(rest::TokenMade { app: app.name, token: made }))
 }
 
-fn shown(app: App) -> rest::App {
-    rest::App { id: app.id.0, namespace: app.namespace, name: app.name, pending_max: app.pending_max }
+fn shown(state: &State, app: App) -> rest::App {
+    let (rate, burst) = app.rates.app.map_or((None, None), |limit| (Some(limit.rate.to_string()), limit.burst));
+    rest::App {
+        id: app.id.0,
+        pending_max: app.pending_max,
+        rate,
+        burst,
+        groups: rates::groups(&app.rates),
+        valve: rates::valve(state, app.id),
+        namespace: app.namespace,
+        name: app.name,
+    }
 }

@@ -143,7 +143,7 @@ async fn create(
     let now = state.now();
     spec::check_slots(&spec, &probe, now)?;
     let app = if app_name == App::URL {
-        apps::reserve(state, body.namespace.clone(), app_name, None).await?
+        apps::reserve(state, body.namespace.clone(), app_name, None, None).await?
     } else {
         let namespace = body.namespace.clone();
         state.read(move |state| view::find_app(state, &namespace, &app_name)).await?

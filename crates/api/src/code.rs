@@ -61,6 +61,7 @@ codes! {
     NothingToRerun "nothing_to_rerun",
     Refused "refused",
     PendingFull "pending_full",
+    RateLimited "rate_limited",
     Overloaded "overloaded",
     TooManyStreams "too_many_streams",
     NotOwner "not_owner",
@@ -105,7 +106,7 @@ impl Code {
             Code::Frozen => StatusCode::LOCKED,
             // What the caller saw is its condition, be it in a header or an argument.
             Code::VersionConflict => StatusCode::PRECONDITION_FAILED,
-            Code::PendingFull => StatusCode::TOO_MANY_REQUESTS,
+            Code::PendingFull | Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Code::Overloaded | Code::TooManyStreams | Code::NotOwner | Code::NotReady | Code::StoreUnavailable => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -119,6 +120,7 @@ impl Code {
     pub fn of(why: Why) -> Code {
         match why {
             Why::PendingFull => Code::PendingFull,
+            Why::Rate => Code::RateLimited,
             Why::JobUnknown => Code::JobUnknown,
             Why::JobDeleted | Why::Deleted => Code::JobDeleted,
             Why::RunUnknown => Code::RunUnknown,

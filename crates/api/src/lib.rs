@@ -45,6 +45,7 @@ mod page;
 mod path;
 mod patient;
 mod protocol;
+mod rates;
 mod refusal;
 mod register;
 mod rerun;

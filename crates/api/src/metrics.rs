@@ -144,10 +144,10 @@ fn held(text: &mut Text, state: &State, snapshots: &[Arc<Snapshot>]) {
     }
     text.family("rota_slots_overdue", "gauge", "Held slots that were due more than 60 s ago.");
     text.sample("rota_slots_overdue", &[], overdue);
-    text.family("rota_valve_state", "gauge", "1 while slots of the app wait for its own cap of admitted shards.");
+    text.family("rota_valve_state", "gauge", "1 while slots of the app wait for its cap or its rate.");
     let apps: std::collections::BTreeSet<AppId> = counts.keys().map(|(app, _)| *app).collect();
     for app in apps {
-        let is_shut = counts.contains_key(&(app, Why::Cap));
+        let is_shut = [Why::Cap, Why::Rate].iter().any(|why| counts.contains_key(&(app, *why)));
         text.sample("rota_valve_state", &[("app", &app_label(state, app))], u8::from(is_shut));
     }
 }

@@ -10,6 +10,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use rota_core::id::Version;
 use rota_core::job::Definition;
+use rota_core::rate::Limit;
 use rota_core::worker::App;
 use rota_wire::rest;
 
@@ -32,6 +33,11 @@ pub(crate) const IF_NONE_MATCH: Arg = Arg::new(
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Tag(String);
 
+/// A number that stands for a text.
+fn number_of(text: &str) -> u64 {
+    text.bytes().fold(0, |sum, byte| rota_cron::mix(sum ^ u64::from(byte)))
+}
+
 impl Tag {
     /// Of a job: its id, its version, its state.
     pub(crate) fn of_job(job: &Definition) -> Tag {
@@ -50,7 +56,10 @@ impl Tag {
 
     /// Of an app: its id and its settings.
     pub(crate) fn of_app(app: &App) -> Tag {
-        Tag(format!("\"{}.{}\"", app.id, app.pending_max))
+        let limit = |limit: &Limit| format!(".{}.{}.{}", limit.rate.count, limit.rate.per_ms, limit.burst());
+        let groups = app.rates.groups.iter().map(|(selector, of)| format!(".{}{}", number_of(selector), limit(of)));
+        let rates: String = app.rates.app.iter().map(limit).chain(groups).collect();
+        Tag(format!("\"{}.{}{rates}\"", app.id, app.pending_max))
     }
 
     fn header(&self) -> HeaderValue {

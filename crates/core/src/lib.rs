@@ -20,6 +20,7 @@ pub mod limits;
 pub mod misfire;
 pub mod overlap;
 pub mod partition;
+pub mod rate;
 pub mod restore;
 pub mod retry;
 pub mod route;

@@ -95,3 +95,9 @@ impl Timing {
 }
 /// Freezes that are over and are still looked at: slots of theirs may wait for long.
 pub const THAWED_MAX: usize = 100;
+/// Tokens that a rate may bring in its time, and those that a bucket may keep.
+pub const RATE_COUNT_MAX: u32 = 1_000_000;
+/// The time of a rate.
+pub const RATE_PER_MAX_MS: u64 = 24 * 3_600_000;
+/// Groups of workers of one app that have rates of their own.
+pub const RATE_GROUPS_MAX: usize = 16;

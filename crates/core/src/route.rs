@@ -59,7 +59,7 @@ pub enum Seat {
 }
 
 /// The reasons that refuse a member, the one that a person can do most about first.
-const REFUSALS: [Why; 3] = [Why::NoCredit, Why::NoCapacity, Why::ConnectFailed];
+const REFUSALS: [Why; 4] = [Why::Rate, Why::NoCredit, Why::NoCapacity, Why::ConnectFailed];
 
 /// Members in the order of their registration, each with its seat.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AppId, Incarnation, WorkerId};
 use crate::label::Labels;
+use crate::rate::Rates;
 use crate::time::UnixMs;
 
 /// A fleet of workers that run the same code.
@@ -19,6 +20,8 @@ pub struct App {
     pub name: String,
     /// Shards that may be admitted and not yet sent.
     pub pending_max: u32,
+    /// How fast its dispatches may begin.
+    pub rates: Rates,
 }
 
 impl App {

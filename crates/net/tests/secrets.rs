@@ -36,7 +36,13 @@ fn set(secrets: &Secrets, values: &[(&str, &str)]) {
 
 fn secrets(values: &[(&str, &str)]) -> Arc<Secrets> {
     let secrets = Secrets::default();
-    secrets.put_app(&App { id: AppId(1), namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: 1 });
+    secrets.put_app(&App {
+        id: AppId(1),
+        namespace: "shop".to_owned(),
+        name: "pay".to_owned(),
+        pending_max: 1,
+        rates: rota_core::rate::Rates::default(),
+    });
     set(&secrets, values);
     Arc::new(secrets)
 }

@@ -72,6 +72,7 @@ macro_rules! store_suite {
             a_first_attempt_may_follow_its_run
             sets_change_only_what_can_change
             the_same_app_is_made_once
+            rates_of_an_app_are_kept
             a_job_name_is_taken_until_it_is_given_back
             a_deleted_jobs_name_is_free_and_its_id_dead
             an_unused_job_name_is_free_after_an_hour

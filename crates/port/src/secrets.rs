@@ -352,6 +352,7 @@ mod tests {
             namespace: namespace.to_owned(),
             name: "pay".to_owned(),
             pending_max: 1,
+            rates: rota_core::rate::Rates::default(),
         };
         secrets.put_app(&app(1, "shop"));
         secrets.put_app(&app(2, "other"));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rota_core::batch::{Batch, Loaded};
 use rota_core::id::{AppId, JobId, PartitionId, RunId, Seq, WorkerId};
+use rota_core::rate::Rates;
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Secret};
 
@@ -69,7 +70,7 @@ pub enum Outcome {
 /// A name, id or request that must be unique, taken before the input that uses it enters a machine.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reservation {
-    /// An app: made if it does not exist, its settings replaced if `pending_max` is given.
+    /// An app: made if it does not exist, those of its settings replaced that are given.
     App {
         /// Tenant boundary.
         namespace: String,
@@ -77,6 +78,8 @@ pub enum Reservation {
         name: String,
         /// Shards that may be admitted and not yet sent.
         pending_max: Option<u32>,
+        /// How fast its dispatches may begin.
+        rates: Option<Rates>,
     },
     /// A new job's name.
     JobName {

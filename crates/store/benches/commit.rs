@@ -27,7 +27,8 @@ struct Load {
 impl Load {
     fn new(dir: &std::path::Path) -> Load {
         let (mut store, _query) = rota_store::open(dir, 1).unwrap();
-        let app = Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: None };
+        let app =
+            Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: None, rates: None };
         store.reserve(&app).unwrap();
         let loaded = store.claim(&[PartitionId(0)]).unwrap().remove(0);
         let next = store.reserve_ids(rota_core::id::id_floor(UnixMs(T)), 1 << 40).unwrap();

@@ -160,7 +160,8 @@ fn end(conn: &Connection) -> rusqlite::Result<()> {
 impl Query for SqliteQuery {
     fn apps(&self) -> Result<Vec<App>, Error> {
         self.ask(|conn| {
-            let mut statement = conn.prepare_cached("SELECT id, namespace, name, pending_max FROM app ORDER BY id")?;
+            let mut statement =
+                conn.prepare_cached("SELECT id, namespace, name, pending_max, rates FROM app ORDER BY id")?;
             statement.query_map([], read_app)?.collect()
         })
     }

@@ -2,15 +2,15 @@
 
 use rota_core::id::{AppId, JobId, PartitionId, RunId, WorkerId, partition_of};
 use rota_core::limits;
+use rota_core::rate::Rates;
 use rota_core::time::UnixMs;
-use rota_core::worker::App;
 use rota_port::store::{Error, REQUEST_KEPT_MS, Reservation, Reserved, Scope, StoredSecret, Token};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use crate::codec;
 use crate::failure::{of, transaction};
 use crate::key::Key;
-use crate::sqlite::SqliteStore;
+use crate::sqlite::{SqliteStore, read_app};
 
 /// Ids stay below this.
 const IDS_END: u64 = 1 << 53;
@@ -44,7 +44,9 @@ impl SqliteStore {
 
     fn reserve_one(&self, what: &Reservation) -> Result<Reserved, Error> {
         match what {
-            Reservation::App { namespace, name, pending_max } => app(&self.conn, namespace, name, *pending_max),
+            Reservation::App { namespace, name, pending_max, rates } => {
+                app(&self.conn, namespace, name, *pending_max, rates.as_ref())
+            }
             Reservation::JobName { app, name, at } => {
                 let Some((app, _)) = self.apps.get(app) else { return Ok(Reserved::Unknown) };
                 job_name(&self.conn, &app.namespace, name, *at)
@@ -82,20 +84,21 @@ fn number(conn: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<Option<
     conn.prepare_cached(sql).and_then(|mut s| s.query_row(values, |row| row.get(0)).optional()).map_err(of)
 }
 
-fn app(conn: &Connection, namespace: &str, name: &str, pending_max: Option<u32>) -> Result<Reserved, Error> {
-    let upsert = "INSERT INTO app (namespace, name, pending_max) VALUES (?1, ?2, coalesce(?3, ?4)) \
-         ON CONFLICT DO UPDATE SET pending_max = coalesce(?3, pending_max) RETURNING id, pending_max";
+fn app(
+    conn: &Connection,
+    namespace: &str,
+    name: &str,
+    pending_max: Option<u32>,
+    rates: Option<&Rates>,
+) -> Result<Reserved, Error> {
+    let upsert = "INSERT INTO app (namespace, name, pending_max, rates) \
+         VALUES (?1, ?2, coalesce(?3, ?4), coalesce(?5, '{}')) \
+         ON CONFLICT DO UPDATE SET pending_max = coalesce(?3, pending_max), rates = coalesce(?5, rates) \
+         RETURNING id, namespace, name, pending_max, rates";
     let mut statement = conn.prepare_cached(upsert).map_err(of)?;
-    let values = params![namespace, name, pending_max, limits::PENDING_MAX];
-    let made = statement.query_row(values, |row| {
-        Ok(App {
-            id: AppId(row.get(0)?),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            pending_max: row.get(1)?,
-        })
-    });
-    made.map(Reserved::App).map_err(of)
+    let rates = rates.map(|rates| serde_json::to_string(rates).expect("rates are plain data"));
+    let values = params![namespace, name, pending_max, limits::PENDING_MAX, rates];
+    statement.query_row(values, read_app).map(Reserved::App).map_err(of)
 }
 
 fn job_name(conn: &Connection, namespace: &str, name: &str, at: UnixMs) -> Result<Reserved, Error> {

@@ -9,6 +9,7 @@ use rota_core::id::{AppId, PartitionId, partition_of};
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
 use rota_port::store::{Error, Outcome, Reservation, Reserved, Store};
+use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 
 use crate::byjob::ByJob;
@@ -138,7 +139,7 @@ impl Store for SqliteStore {
 
 /// All apps, each with its partition.
 pub(crate) fn load_apps(conn: &Connection, partitions: u16) -> rusqlite::Result<BTreeMap<AppId, (App, PartitionId)>> {
-    let mut statement = conn.prepare_cached("SELECT id, namespace, name, pending_max FROM app ORDER BY id")?;
+    let mut statement = conn.prepare_cached("SELECT id, namespace, name, pending_max, rates FROM app ORDER BY id")?;
     let rows = statement.query_map([], read_app)?;
     rows.map(|app| {
         let app = app?;
@@ -148,7 +149,10 @@ pub(crate) fn load_apps(conn: &Connection, partitions: u16) -> rusqlite::Result<
     .collect()
 }
 
-/// A row of (id, namespace, name, pending_max).
+/// A row of (id, namespace, name, pending_max, rates).
 pub(crate) fn read_app(row: &Row<'_>) -> rusqlite::Result<App> {
-    Ok(App { id: AppId(row.get(0)?), namespace: row.get(1)?, name: row.get(2)?, pending_max: row.get(3)? })
+    let rates = serde_json::from_str(row.get_ref(4)?.as_str()?);
+    let rates = rates.map_err(|e| rusqlite::Error::FromSqlConversionFailure(4, Type::Text, Box::new(e)))?;
+    let (id, pending_max) = (AppId(row.get(0)?), row.get(3)?);
+    Ok(App { id, namespace: row.get(1)?, name: row.get(2)?, pending_max, rates })
 }

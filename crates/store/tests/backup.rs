@@ -37,7 +37,8 @@ struct Shop {
 impl Shop {
     fn open(dir: &Path) -> Shop {
         let (mut store, _) = open(dir, 4).unwrap();
-        let what = Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: None };
+        let what =
+            Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: None, rates: None };
         let Ok(Reserved::App(app)) = store.reserve(&what) else { panic!("an app is always given") };
         let what = Reservation::JobName { app: app.id, name: "settle".to_owned(), at: T };
         let Ok(Reserved::Job(job)) = store.reserve(&what) else { panic!("the name is free") };

@@ -10,6 +10,7 @@ use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Origin, Rerun, R
 use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
 use rota_core::job::{Definition, JobState, Spec, Target, When};
+use rota_core::rate::{Limit, Rate, Rates};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
@@ -26,7 +27,9 @@ fn write(store: &mut dyn Store, schema: u32) {
     if schema >= 3 {
         store.begin(T, "0.1.0", "2026a").unwrap();
     }
-    let app = Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: Some(9) };
+    let limit = Limit { rate: Rate { count: 50, per_ms: 1_000 }, burst: Some(100) };
+    let rates = (schema >= 8).then(|| Rates { app: Some(limit), groups: [("zone=a".to_owned(), limit)].into() });
+    let app = Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: Some(9), rates };
     let Reserved::App(app) = store.reserve(&app).unwrap() else { panic!("an app is always given") };
     let name = Reservation::JobName { app: app.id, name: "settle".to_owned(), at: T };
     let Reserved::Job(job) = store.reserve(&name).unwrap() else { panic!("the name is new") };
@@ -99,7 +102,7 @@ fn write(store: &mut dyn Store, schema: u32) {
     let open = run(1, RunState::Running, None);
     let reason = (schema >= 4).then(|| "until v2".into());
     let judged = Exception::Judged { covered: T, until: T.plus_ms(5) };
-    let exception = if schema >= 6 { judged } else { Exception::Covered(T) };
+    let exception = if schema >= 7 { judged } else { Exception::Covered(T) };
     let mut rows = vec![
         Row::Definition(Box::new(definition.clone())),
         Row::Worker { worker: registration.into(), state: WorkerState::Online },
@@ -225,6 +228,11 @@ fn a_store_of_schema_7_opens_with_everything() {
     past(check(7, include_str!("fixtures/v7.sql"), include_str!("fixtures/v7.key.hex")));
 }
 
+#[test]
+fn a_store_of_schema_8_opens_with_everything() {
+    past(check(8, include_str!("fixtures/v8.sql"), include_str!("fixtures/v8.key.hex")));
+}
+
 fn past((store, query): (MemoryStore, rota_store::SqliteQuery)) {
     assert_eq!(query.terms(), store.terms());
     assert_eq!(query.freezes(), store.freezes());
@@ -245,7 +253,7 @@ fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::Sql
     assert_eq!(loaded[0].jobs.len(), if schema >= 2 { 2 } else { 1 });
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
-    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 4, 5][schema as usize - 1]);
+    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 4, 5, 5, 5][schema as usize - 1]);
     for run in query.runs(&all).unwrap() {
         assert_eq!(query.merged_into(run.id), model.merged_into(run.id));
     }

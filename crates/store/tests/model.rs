@@ -174,7 +174,12 @@ impl Pair {
         };
         for n in 0..5 {
             let name = format!("app-{n}");
-            let what = Reservation::App { namespace: "shop".to_owned(), name: name.clone(), pending_max: Some(n) };
+            let what = Reservation::App {
+                namespace: "shop".to_owned(),
+                name: name.clone(),
+                pending_max: Some(n),
+                rates: None,
+            };
             let Reserved::App(app) = pair.both(|store| store.reserve(&what)).unwrap() else { panic!("it is given") };
             pair.apps.push((app.id, partition_of("shop", &name, PARTITIONS)));
         }

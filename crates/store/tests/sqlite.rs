@@ -84,7 +84,8 @@ impl Bench {
     }
 
     fn with((mut store, query): (SqliteStore, SqliteQuery)) -> Bench {
-        let what = Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: None };
+        let what =
+            Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: None, rates: None };
         let Ok(Reserved::App(app)) = store.reserve(&what) else { panic!("an app is always given") };
         let partition = partition_of("shop", "pay", 4);
         let loaded = store.claim(&[partition]).unwrap().remove(0);

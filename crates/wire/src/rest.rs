@@ -64,7 +64,7 @@ mod when;
 #[cfg(feature = "schema")]
 pub mod words;
 
-pub use app::{App, AppPut, TokenAsk, TokenMade};
+pub use app::{App, AppPut, AppRate, TokenAsk, TokenMade, Valve};
 pub use batch::{BATCH_MAX, Batch, BatchDone, Changed, JobChange, JobsNamed, Op};
 pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Pause, Retry, Route, Shards, Timeout, Trigger, Triggered};
 pub use overlap::{Overlap, OverlapRule};

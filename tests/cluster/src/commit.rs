@@ -124,6 +124,8 @@ impl World {
         let covered = self.checks.coverage.applied(part, &changes);
         let missed = self.checks.misfires.applied(batch.partition, part, &changes);
         let lived = self.checks.life.applied(part, &changes, &self.oracle);
+        let begun = self.checks.rate.applied(part, &changes);
+        self.note(begun);
         self.note(covered);
         self.note(missed);
         self.note(lived);

@@ -50,6 +50,7 @@ impl Mutant {
                 In::FiresWhileFrozen,
                 In::JitterIgnored,
                 In::OverlapIgnored,
+                In::RateIgnored,
                 In::WaitersBeginAtLoad,
                 In::VerdictForgotten,
                 In::PaceIgnored,

@@ -3,6 +3,7 @@
 //! Rates differ from seed to seed, and many are zero in many seeds: a fault shows best when nothing else hides it.
 
 use rota_core::limits::Timing;
+use rota_core::rate::{Limit, Rate, Rates};
 
 use crate::clock::{Micros, ms};
 use crate::rng::Rng;
@@ -59,6 +60,8 @@ pub struct Scenario {
     pub misfires: bool,
     /// Mean time for which a server that crashed is gone.
     pub absent_us: Micros,
+    /// How fast dispatches of each app may begin.
+    pub rates: Vec<Rates>,
     /// Jobs that exist from the start.
     pub jobs: u64,
     /// Longest execution of a handler.
@@ -167,6 +170,7 @@ impl Scenario {
             freezes: rng.below(3) == 0,
             misfires: rng.below(2) == 0,
             absent_us: ms(*rng.pick(&[3_000, 3_000, 3_000, 25_000])),
+            rates: (0..6).map(|_| rates(&mut rng)).collect(),
         }
     }
 
@@ -177,4 +181,16 @@ impl Scenario {
         let steps = if self.every.clock_step > 0 { 20 * self.step_ms } else { 0 };
         2 * self.skew_ms + drift + steps
     }
+}
+
+/// Few apps have a rate, some of them for a group of their workers.
+fn rates(rng: &mut Rng) -> Rates {
+    let mut limit = || Limit {
+        rate: Rate { count: rng.between(1, 20) as u32, per_ms: *rng.pick(&[1_000, 1_000, 5_000]) },
+        burst: *rng.pick(&[None, Some(1), Some(2), Some(5)]),
+    };
+    let (app, group) = (limit(), limit());
+    let app = (rng.below(4) == 0).then_some(app);
+    let groups = (rng.below(5) == 0).then(|| ("disk=ssd".to_owned(), group)).into_iter().collect();
+    Rates { app, groups }
 }

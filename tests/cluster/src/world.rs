@@ -105,6 +105,8 @@ pub struct Checks {
     pub loss: Loss,
     /// What is missed.
     pub misfires: Misfires,
+    /// How fast dispatches begin.
+    pub rate: crate::check::rate::Rate,
     /// State changes of jobs, for the recount.
     pub history: Vec<(JobId, rota_core::job::JobState, i64)>,
 }
@@ -179,12 +181,13 @@ pub fn partition_of(app: u32) -> PartitionId {
     PartitionId(APPS[app as usize - 1].1)
 }
 
-fn apps() -> impl Iterator<Item = App> {
-    let app = |(id, (name, _)): (u32, (&str, u16))| App {
+fn apps(scenario: &Scenario) -> impl Iterator<Item = App> + '_ {
+    let app = move |(id, (name, _)): (u32, (&str, u16))| App {
         id: AppId(id),
         namespace: "default".to_owned(),
         name: name.to_owned(),
         pending_max: 1_000,
+        rates: scenario.rates.get(id as usize - 1).cloned().unwrap_or_default(),
     };
     (1..).zip(APPS).map(app)
 }
@@ -205,7 +208,7 @@ impl World {
         let slack_ms = scenario.wall_slack_ms();
         let mut store = Store::new(PARTITIONS);
         store.is_fencing = mutant != Some(Mutant::StoreDoesNotFence);
-        for app in apps() {
+        for app in apps(&scenario) {
             store.part_mut(partition_of(app.id.0)).apps.insert(app.id, app);
         }
         let checks = Checks {
@@ -213,6 +216,7 @@ impl World {
             life: Life::new(scenario.timing, slack_ms),
             loss: Loss::new(scenario.timing, slack_ms),
             misfires: Misfires::new(&scenario),
+            rate: crate::check::rate::Rate::new(scenario.every.clock_step > 0),
             history: Vec::new(),
         };
         let mut world = World {

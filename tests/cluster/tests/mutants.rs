@@ -30,6 +30,7 @@ fn planted_bugs_are_caught() {
     check(Mutant::Machine(In::ReleaseAtTimeout), &[Rule::Overlap]);
     check(Mutant::Machine(In::FiresWhileFrozen), &[Rule::Frozen]);
     check(Mutant::Machine(In::JitterIgnored), &[Rule::Slots]);
+    check(Mutant::Machine(In::RateIgnored), &[Rule::Rate]);
     check(Mutant::Machine(In::OverlapIgnored), &[Rule::Overlap]);
     check(Mutant::Machine(In::WaitersBeginAtLoad), &[Rule::Overlap]);
     check(Mutant::Machine(In::VerdictForgotten), &[Rule::Misfire]);

@@ -26,7 +26,9 @@ pub(super) fn entries() -> Vec<Endpoint> {
         put("put_app", "/apps/{name}", apps::put)
             .says("Makes an app, or changes its settings.")
             .opens(Opens::Admins)
-            .takes::<rest::AppPut>(json!({"pending_max": 500}))
+            .takes::<rest::AppPut>(
+                json!({"pending_max": 500, "rate": "50/s", "burst": 100, "groups": {"zone=a": {"rate": "10/s"}}}),
+            )
             .answers(200, "the app", body::<rest::App>())
             .tagged(),
         post("make_app_token", "/apps/{name}/token", apps::token)

@@ -94,6 +94,7 @@ pub(super) fn entries() -> Vec<Endpoint> {
                 Code::Overlap,
                 Code::QueueFull,
                 Code::PendingFull,
+                Code::RateLimited,
             ])
             .refuses(&[Code::RequestOpen, Code::RequestConflict, Code::Refused, Code::Frozen])
             .answers(200, "an earlier request with this id made this run", body::<rest::Triggered>())

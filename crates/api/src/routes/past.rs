@@ -74,6 +74,7 @@ pub(super) fn entries() -> Vec<Endpoint> {
                 Code::Overlap,
                 Code::QueueFull,
                 Code::PendingFull,
+                Code::RateLimited,
             ])
             .refuses(&[Code::Frozen, Code::RequestOpen, Code::RequestConflict, Code::Refused])
             .answers(200, "an earlier request with this id made this run", body::<rest::Rerun>())

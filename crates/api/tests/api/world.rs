@@ -216,7 +216,12 @@ impl World {
         let (clock, skew) = (Arc::new(AtomicI64::new(START)), Arc::new(AtomicI64::new(0)));
         let mut store = MemoryStore::new(1);
         let mut app = |name: &str| {
-            let what = Reservation::App { namespace: "default".to_owned(), name: name.to_owned(), pending_max: None };
+            let what = Reservation::App {
+                namespace: "default".to_owned(),
+                name: name.to_owned(),
+                pending_max: None,
+                rates: None,
+            };
             let reserved = store.reserve(&what).unwrap();
             let Reserved::App(app) = reserved else { panic!("{reserved:?}") };
             app.id

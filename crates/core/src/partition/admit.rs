@@ -232,6 +232,9 @@ impl Machine {
     fn reserve(&mut self, now: Now, run: RunId, shard: u32, worker: WorkerIx) -> AttemptId {
         let no = u32::try_from(self.runs.run(run).shards[shard as usize].attempts.len()).expect("bounded") + 1;
         let id = if shard == 0 && no == 1 { run.first_attempt() } else { AttemptId(self.mint()) };
+        if !planted!(self.config, RateIgnored) {
+            self.fleet.take_tokens(worker, now.mono);
+        }
         self.fleet.occupy(worker, id, true);
         if planted!(self.config, LoadCountedTwice) {
             self.fleet.worker_mut(worker).attempts.insert(AttemptId(id.0 | (1 << 60)));

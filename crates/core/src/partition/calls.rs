@@ -359,6 +359,7 @@ impl Machine {
                 Timer::Pace(job) => self.pace_over(job),
                 Timer::Silence(worker) => self.silence(now, worker),
                 Timer::Avoided(worker) => self.fleet.stir(worker),
+                Timer::Rate(app) => self.fleet.token_due(app, now.mono),
             }
         }
     }

@@ -58,6 +58,8 @@ pub enum Mutant {
     ReleaseAtTimeout,
     /// A freeze stops nothing.
     FiresWhileFrozen,
+    /// A dispatch takes no token.
+    RateIgnored,
     /// Runs begin whatever holds the places of their jobs.
     OverlapIgnored,
     /// After a restart, whoever waited for a place begins.

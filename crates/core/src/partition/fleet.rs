@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::pools::{Group, Pools};
+use super::valve::Valve;
 use crate::id::{AppId, AttemptId, Incarnation, WorkerId};
 use crate::label::Labels;
 use crate::time::{Mono, UnixMs};
@@ -37,6 +38,8 @@ pub(super) struct Live {
     pub(super) sending: u32,
     avoid_until: Mono,
     avoided_for: u64,
+    /// A group of its app's that it belongs to has no token.
+    pub(super) is_shut: bool,
     /// Whether `avoid_until` is still to come; brought up to date before each choice.
     pub(super) is_avoided: bool,
     /// Its places in its app's groups, as long as the app's membership is the one that they are for.
@@ -53,6 +56,9 @@ impl Live {
     pub(super) fn refusal(&self, credits: u32) -> Option<Why> {
         if self.is_avoided {
             return Some(Why::ConnectFailed);
+        }
+        if self.is_shut {
+            return Some(Why::Rate);
         }
         if self.sending >= credits {
             return Some(Why::NoCredit);
@@ -77,6 +83,8 @@ pub(super) struct AppLive {
     /// Counts what may let a blocked pool go on: credits and places given back, workers that change.
     pub(super) stirred: u64,
     pub(super) turn: u64,
+    /// Its token buckets, if its rate is limited.
+    pub(super) valve: Option<Box<Valve>>,
     /// The sets of workers that its pools choose from; forgotten whenever the membership changes.
     pub(super) groups: Vec<Group>,
 }
@@ -94,6 +102,8 @@ pub(super) struct Fleet {
     /// Shards with a worker that have not been sent: what the server's cap counts, since shards that no
     /// worker takes must not stand in the way of other apps.
     placed: u32,
+    /// When apps may have tokens again, for the machine to set timers.
+    pub(super) rate_wakes: Vec<(Mono, AppId)>,
     /// Places of forgotten workers.
     free: Vec<WorkerIx>,
 }
@@ -108,6 +118,7 @@ impl Fleet {
             avoided: BTreeSet::new(),
             pools: Pools::default(),
             placed: 0,
+            rate_wakes: Vec::new(),
             free: Vec::new(),
         }
     }
@@ -117,7 +128,8 @@ impl Fleet {
             Some(live) => live.app = app,
             None => {
                 let (workers, groups) = (Vec::new(), Vec::new());
-                let live = AppLive { app, pending: 0, workers, membership: 1, stirred: 0, turn: 0, groups };
+                let live =
+                    AppLive { app, pending: 0, workers, membership: 1, stirred: 0, turn: 0, valve: None, groups };
                 self.apps.insert(live.app.id, live);
             }
         }
@@ -212,6 +224,7 @@ impl Fleet {
                 ix
             }
         };
+        self.mark_shut(ix);
         self.members_changed(app);
         ix
     }
@@ -239,6 +252,7 @@ impl Fleet {
             sending: 0,
             avoid_until: now,
             avoided_for: 0,
+            is_shut: false,
             is_avoided: false,
             seats: Vec::new(),
             seated_for: 0,
@@ -304,6 +318,7 @@ impl Fleet {
         }
         live.registration = Arc::new(registration);
         let app = live.registration.app;
+        self.mark_shut(ix);
         self.members_changed(app);
     }
 

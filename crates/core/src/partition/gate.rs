@@ -1,8 +1,8 @@
 //! The gate: whether a slot that is due may become a run now.
 //!
 //! In this order, each with its own reason: nothing is frozen; the job is enabled (only enabled jobs are on the timeline);
-//! lateness; upstream jobs; overlap; backpressure; rate. Upstream jobs and rates have their place here
-//! and nothing to say yet. What may not enter now is held: no row, no loss, looked at again each pass.
+//! lateness; upstream jobs; overlap; backpressure; rate. Upstream jobs have their place here and
+//! nothing to say yet; rates are kept where a worker is chosen. What may not enter now is held: no row, no loss, looked at again each pass.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

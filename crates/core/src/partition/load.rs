@@ -55,7 +55,9 @@ impl Machine {
             stats: publish::Stats::new(),
         };
         for app in loaded.apps {
+            let id = app.id;
             machine.fleet.set_app(app);
+            machine.fleet.set_rates(id, now.mono, true);
         }
         for (registration, state) in loaded.workers {
             let ix = machine.fleet.register(Arc::new(registration), state, now.mono);

@@ -40,6 +40,7 @@ mod settle;
 mod snapshot;
 mod table;
 mod timer;
+mod valve;
 
 pub use config::Config;
 #[cfg(feature = "mutants")]
@@ -48,7 +49,7 @@ pub use message::{
     Answer, Beat, CancelAnswer, Dispatch, Effect, Enquiry, Holder, Input, Outcome, ProbeAnswer, ReplyTo, Report,
     RerunOrder, SendOutcome,
 };
-pub use snapshot::{DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, Waiting, Worker};
+pub use snapshot::{DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, ValveState, Waiting, Worker};
 
 use requests::Author;
 
@@ -118,7 +119,11 @@ impl Machine {
             }
             Input::Permits(permits) => self.permits = permits,
             Input::Committed(seq) => self.committed(now, seq, out),
-            Input::App(app) => self.fleet.set_app(app),
+            Input::App(app) => {
+                let id = app.id;
+                self.fleet.set_app(app);
+                self.fleet.set_rates(id, now.mono, false);
+            }
             Input::Define { definition, expected, reply } => self.define(now, *definition, expected, reply, out),
             Input::SetState { job, expected: Some(seen), reply, .. } if self.has_moved(job, seen) => {
                 out.push(Effect::Reply(reply, Answer::Refused(Why::VersionConflict)));
@@ -200,6 +205,9 @@ impl Machine {
                 break;
             }
             self.close_batch(now, out);
+        }
+        for (at, app) in self.fleet.rate_wakes.drain(..) {
+            self.timers.add(at, timer::Timer::Rate(app));
         }
         self.publish_if_due(now, out);
         out.push(Effect::WakeIn(self.wake_in(now, is_caught_up)));

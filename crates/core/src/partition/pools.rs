@@ -148,6 +148,7 @@ impl Fleet {
     /// Chooses a worker of a pool, or says why there is none.
     pub(super) fn pick(&mut self, pool: PoolIx, strategy: Strategy, now: Mono) -> Result<WorkerIx, Why> {
         self.forgive(now);
+        self.pass_valve(pool, now)?;
         self.refresh(pool);
         let at = &mut self.pools.all[pool.0 as usize];
         let Some(app) = self.apps.get_mut(&at.app) else { return Err(Why::NoWorker) };
@@ -164,6 +165,12 @@ impl Fleet {
         let why = group.standing.refusal().unwrap_or_else(|| self.nobody(pool));
         self.pool_mut(pool).blocked = Some(why);
         Err(why)
+    }
+
+    /// A choice of this pool has failed, at this stirring of its app.
+    pub(super) fn block(&mut self, pool: PoolIx, why: Why, stirred: u64) {
+        let at = self.pool_mut(pool);
+        (at.blocked, at.blocked_at) = (Some(why), stirred);
     }
 
     /// Whether a choice would fail as the last one did, since nothing has happened.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::jobs::Place;
 use super::message::Effect;
 use super::runs::Phase;
-use super::snapshot::{DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, Waiting, Worker};
+use super::snapshot::{
+    DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, ValveState, Waiting, Worker,
+};
 use super::{Machine, fleet};
 use crate::batch::RunState;
 use crate::id::{AppId, JobId};
@@ -110,6 +112,7 @@ impl Machine {
             attempts_open: self.runs.attempts.values().filter(|attempt| !attempt.has_ended()).count() as u64,
             in_doubt: self.runs.in_doubt,
             runs_open: self.runs.runs.values().filter(|run| !run.state.is_terminal()).count() as u64,
+            valves: self.valves(now),
             next: self.jobs.upcoming().take(NEXT_MAX).map(|(slot, live)| (live.id, slot)).collect(),
             broken: self.stats.broken.clone(),
             frozen: self.freezes.open().cloned().collect(),
@@ -120,6 +123,15 @@ impl Machine {
             lateness: self.stats.lateness,
             lateness_sum_ms: self.stats.lateness_sum_ms,
         }
+    }
+
+    fn valves(&self, now: Now) -> Vec<ValveState> {
+        let limited = self.fleet.apps().filter(|live| live.pending > 0 || live.valve.is_some());
+        let state = |live: &fleet::AppLive| {
+            let (tokens, groups) = live.valve.as_ref().map_or((None, Vec::new()), |valve| valve.tokens(now.mono));
+            ValveState { app: live.app.id, pending: live.pending, tokens, groups }
+        };
+        limited.map(state).collect()
     }
 
     fn suspension(&self, now: Now) -> Option<Why> {

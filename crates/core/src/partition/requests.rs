@@ -381,7 +381,7 @@ impl Machine {
         let Asked { slot, origin, param, request_id } = asked;
         let verdict = self.overlap(ix, &body, param.as_deref());
         if matches!(verdict, Verdict::Start | Verdict::Replace) {
-            self.may_trigger(ix)?;
+            self.may_trigger(now, ix)?;
         }
         if matches!(verdict, Verdict::Replace | Verdict::Await) {
             self.clear_places(now, ix, &body, param.as_deref());
@@ -401,11 +401,14 @@ impl Machine {
         Ok(answer)
     }
 
-    /// Whether the caps let a triggered run of a job enter.
-    fn may_trigger(&self, ix: JobIx) -> Result<(), Why> {
+    /// Whether the rate and the caps let a triggered run of a job enter.
+    fn may_trigger(&self, now: Now, ix: JobIx) -> Result<(), Why> {
         let live = self.jobs.get(ix);
         let (app, shards) = (live.app, live.policy.shards);
         let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
+        if !self.fleet.has_token(app, now.mono) {
+            return Err(Why::Rate);
+        }
         let server_left = self.permits.saturating_sub(self.fleet.placed());
         self.may_enter(app, shards, app_left, server_left).map_err(|_| Why::PendingFull)
     }

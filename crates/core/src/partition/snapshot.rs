@@ -36,6 +36,8 @@ pub struct Snapshot {
     pub in_doubt: u64,
     /// Open runs.
     pub runs_open: u64,
+    /// What stands between apps and their dispatches; those to which nothing applies are absent.
+    pub valves: Vec<ValveState>,
     /// The next slots, soonest first, at most 20.
     pub next: Vec<(JobId, UnixMs)>,
     /// Jobs whose stored definition this binary cannot compile, with the reason.
@@ -54,6 +56,19 @@ pub struct Snapshot {
     pub lateness: [u64; LATENESS_BOUNDS_MS.len() + 1],
     /// The sum of that lateness in milliseconds.
     pub lateness_sum_ms: u64,
+}
+
+/// How far an app is from what it may do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ValveState {
+    /// The app.
+    pub app: AppId,
+    /// Shards that are admitted and not yet sent.
+    pub pending: u32,
+    /// Tokens of the app's rate, if it has one.
+    pub tokens: Option<u32>,
+    /// Tokens of its groups of workers, by their selector.
+    pub groups: Vec<(String, u32)>,
 }
 
 /// Upper bounds of the lateness histogram, in milliseconds.

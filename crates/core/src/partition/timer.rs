@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::fleet::WorkerIx;
 use super::jobs::JobIx;
-use crate::id::{AttemptId, RunId};
+use crate::id::{AppId, AttemptId, RunId};
 use crate::time::Mono;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,6 +34,8 @@ pub(super) enum Timer {
     Silence(WorkerIx),
     /// A worker that refused may be tried again.
     Avoided(WorkerIx),
+    /// An app may have a token again.
+    Rate(AppId),
 }
 
 #[derive(Debug, Default)]

@@ -12,6 +12,7 @@ mod narrow;
 mod overlap;
 mod pools;
 mod random;
+mod rates;
 mod requests;
 mod restart;
 mod restore;

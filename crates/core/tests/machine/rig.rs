@@ -40,7 +40,7 @@ impl Rig {
 
     pub(crate) fn with(config: Config) -> Rig {
         let mut store = MemoryStore::new(1);
-        let what = Reservation::App { namespace: "default".into(), name: "etl".into(), pending_max: None };
+        let what = Reservation::App { namespace: "default".into(), name: "etl".into(), pending_max: None, rates: None };
         let Ok(Reserved::App(app)) = store.reserve(&what) else { panic!("an app is made") };
         let now = Now { wall: UnixMs(START), mono: Mono(1_000_000) };
         let loaded = store.claim(&[P0]).unwrap().remove(0);

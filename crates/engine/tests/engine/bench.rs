@@ -260,7 +260,7 @@ impl Server {
     }
 
     pub(crate) async fn app(&self, name: &str) -> (AppId, PartitionId) {
-        let what = Reservation::App { namespace: "default".into(), name: name.into(), pending_max: None };
+        let what = Reservation::App { namespace: "default".into(), name: name.into(), pending_max: None, rates: None };
         match within(self.handle.reserve(what)).await {
             Ok(Reserved::App(app)) => (app.id, self.handle.partition(app.id).unwrap()),
             other => panic!("{other:?}"),

@@ -224,7 +224,7 @@ async fn a_stop_makes_durable_what_was_asked_and_closes_the_store() {
     }
     let late = handle.ask(jobs[0].1, Box::new(|reply| Input::Kill { run: Default::default(), reply }));
     assert_eq!(within(late).await, Err(Refused::Stopped));
-    let name = Reservation::App { namespace: "default".into(), name: "late".into(), pending_max: None };
+    let name = Reservation::App { namespace: "default".into(), name: "late".into(), pending_max: None, rates: None };
     assert!(matches!(within(handle.reserve(name)).await, Err(store::Error::Unavailable(_))));
 }
 

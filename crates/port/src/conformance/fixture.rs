@@ -128,7 +128,7 @@ impl Bench {
 
 /// Makes an app of namespace `shop`.
 pub(super) fn app(store: &mut dyn Store, name: &str) -> AppId {
-    let what = Reservation::App { namespace: "shop".to_owned(), name: name.to_owned(), pending_max: None };
+    let what = Reservation::App { namespace: "shop".to_owned(), name: name.to_owned(), pending_max: None, rates: None };
     let reserved = store.reserve(&what).unwrap();
     let Reserved::App(App { id, .. }) = reserved else { panic!("an app is always given, but: {reserved:?}") };
     id

@@ -7,6 +7,7 @@ use rota_core::batch::Row;
 use rota_core::id::{AppId, JobId, RunId, id_floor};
 use rota_core::job::JobState;
 use rota_core::limits;
+use rota_core::rate::{Limit, Rate, Rates};
 use rota_core::worker::{App, WorkerState};
 
 use super::Open;
@@ -24,9 +25,16 @@ pub fn the_same_app_is_made_once(open: Open<'_>) {
         namespace: namespace.to_owned(),
         name: "pay".to_owned(),
         pending_max,
+        rates: None,
     };
     let expected = |pending_max| {
-        Reserved::App(App { id: AppId(1), namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max })
+        Reserved::App(App {
+            id: AppId(1),
+            namespace: "shop".to_owned(),
+            name: "pay".to_owned(),
+            pending_max,
+            rates: Rates::default(),
+        })
     };
     assert_eq!(bench.reserve(app("shop", None)), expected(limits::PENDING_MAX));
     assert_eq!(bench.reserve(app("shop", Some(5))), expected(5));
@@ -35,6 +43,26 @@ pub fn the_same_app_is_made_once(open: Open<'_>) {
     assert_eq!(bench.query.apps().unwrap().len(), 2);
     let bench = bench.reopen(open);
     assert_eq!(bench.loaded.apps[0].pending_max, 5);
+}
+
+/// The rates of an app are replaced as a whole, and kept with its other settings.
+pub fn rates_of_an_app_are_kept(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let limit = |count| Limit { rate: Rate { count, per_ms: 1_000 }, burst: None };
+    let rates = Rates { app: Some(limit(50)), groups: [("zone=a".to_owned(), limit(10))].into() };
+    let app = |rates: Option<Rates>| Reservation::App {
+        namespace: "shop".to_owned(),
+        name: "pay".to_owned(),
+        pending_max: None,
+        rates,
+    };
+    let is = |reserved: Reserved, expected: &Rates| matches!(reserved, Reserved::App(app) if app.rates == *expected);
+    assert!(is(bench.reserve(app(Some(rates.clone()))), &rates));
+    assert!(is(bench.reserve(app(None)), &rates));
+    let mut bench = bench.reopen(open);
+    assert_eq!(bench.loaded.apps[0].rates, rates);
+    assert_eq!(bench.query.apps().unwrap()[0].rates, rates);
+    assert!(is(bench.reserve(app(Some(Rates::default()))), &Rates::default()));
 }
 
 /// Names are unique in a namespace, whichever of its apps they are for; ids are never given twice.

@@ -3,6 +3,7 @@
 use rota_core::id::{AppId, JobId, WorkerId, partition_of};
 use rota_core::job::JobState;
 use rota_core::limits;
+use rota_core::rate::Rates;
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
 
@@ -19,7 +20,9 @@ impl State {
 
     pub(super) fn reserve(&mut self, what: &Reservation) -> Reserved {
         match what {
-            Reservation::App { namespace, name, pending_max } => self.reserve_app(namespace, name, *pending_max),
+            Reservation::App { namespace, name, pending_max, rates } => {
+                self.reserve_app(namespace, name, *pending_max, rates.as_ref())
+            }
             Reservation::JobName { app, name, at } => self.reserve_job(*app, name, *at),
             Reservation::JobNameBack { job } => self.give_job_back(*job),
             Reservation::WorkerName { app, name } => self.reserve_worker(*app, name),
@@ -48,10 +51,19 @@ impl State {
         }
     }
 
-    fn reserve_app(&mut self, namespace: &str, name: &str, pending_max: Option<u32>) -> Reserved {
+    fn reserve_app(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        pending_max: Option<u32>,
+        rates: Option<&Rates>,
+    ) -> Reserved {
         let found = self.apps.values_mut().find(|(app, _)| app.namespace == namespace && app.name == name);
         if let Some((app, _)) = found {
             app.pending_max = pending_max.unwrap_or(app.pending_max);
+            if let Some(rates) = rates {
+                app.rates.clone_from(rates);
+            }
             return Reserved::App(app.clone());
         }
         let id = AppId(self.apps.keys().next_back().map_or(1, |last| last.0 + 1));
@@ -60,6 +72,7 @@ impl State {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             pending_max: pending_max.unwrap_or(limits::PENDING_MAX),
+            rates: rates.cloned().unwrap_or_default(),
         };
         self.apps.insert(id, (app.clone(), partition_of(namespace, name, self.partitions())));
         Reserved::App(app)

@@ -21,8 +21,16 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "rota worker --app etl --token-file etl.token --name etl-1 --label disk=ssd --capacity 4 --allow-shell",
         ],
     ),
-    ("app add", &["rota app add etl", "rota app add etl --pending-max 500"]),
+    (
+        "app add",
+        &[
+            "rota app add etl",
+            "rota app add etl --pending-max 500",
+            "rota app add etl --rate 50/s --burst 100 --group 'zone=a: 10/s'",
+        ],
+    ),
     ("app list", &["rota app list"]),
+    ("app show", &["rota app show etl"]),
     ("app token", &["rota app token etl > etl.token", "rota app token etl --adopt old.token"]),
     ("token add", &["rota token add --read"]),
     ("token list", &["rota token list"]),

@@ -160,9 +160,23 @@ pub(crate) enum AppCommand {
         /// Shards that may be admitted and not yet sent
         #[arg(long, value_name = "COUNT")]
         pending_max: Option<u32>,
+        /// How fast dispatches may begin, as in 50/s or 10/m, or `none`
+        #[arg(long)]
+        rate: Option<String>,
+        /// How many may begin at once
+        #[arg(long, value_name = "COUNT")]
+        burst: Option<u32>,
+        /// A rate of the workers with these labels, as in `zone=a: 10/s`; may be given again, or `none`
+        #[arg(long = "group", id = "groups", value_name = "SELECTOR: RATE")]
+        groups: Vec<String>,
     },
-    /// List apps
+    /// List apps, and where each stands
     List,
+    /// Show an app: its caps, its rates, what waits for them
+    Show {
+        /// Its name
+        name: String,
+    },
     /// Make a worker token of an app, or take one over
     Token {
         name: String,
@@ -221,6 +235,8 @@ mod tests {
             "serve --data d --listen 127.0.0.1:0 --admin-token-file t",
             "worker --app etl --token-file t --label disk=ssd --label zone=a --capacity 4 --allow-shell",
             "app add etl --pending-max 500",
+            "app add etl --rate 50/s --burst 100 --group zone=a:10/s --group none",
+            "app show etl",
             "app token etl --adopt FILE",
             "token add --read",
             "token list --json",

@@ -127,7 +127,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut store, query) = rota_store::open(folder.path(), 1).unwrap();
         let loaded = store.claim(&[PartitionId(0)]).unwrap().remove(0);
-        let app = Reservation::App { namespace: "default".to_owned(), name: "a".to_owned(), pending_max: None };
+        let app =
+            Reservation::App { namespace: "default".to_owned(), name: "a".to_owned(), pending_max: None, rates: None };
         store.reserve(&app).unwrap();
         let job = |id: u32| {
             let target = Target::Handler { name: "h".to_owned(), param: String::new() };

@@ -37,7 +37,7 @@ pub(crate) fn file(export: &Export<'_>) -> String {
     if !apps.is_empty() {
         text.push_str("apps:\n");
         for app in apps {
-            text.push_str(&format!("  {}: {{pending_max: {}}}\n", scalar(&app.name), app.pending_max));
+            text.push_str(&format!("  {}: {{pending_max: {}{}}}\n", scalar(&app.name), app.pending_max, rates(app)));
         }
     }
     if export.jobs.is_empty() {
@@ -136,4 +136,19 @@ pub(crate) fn scalar(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// The rates of an app, behind its other settings.
+fn rates(app: &App) -> String {
+    let limit = |rate: &str, burst: Option<u32>| {
+        let burst = burst.map(|burst| format!(", burst: {burst}")).unwrap_or_default();
+        format!("rate: {}{burst}", scalar(rate))
+    };
+    let mut text = app.rate.as_ref().map(|rate| format!(", {}", limit(rate, app.burst))).unwrap_or_default();
+    if !app.groups.is_empty() {
+        let groups =
+            app.groups.iter().map(|(selector, of)| format!("{}: {{{}}}", scalar(selector), limit(&of.rate, of.burst)));
+        text.push_str(&format!(", groups: {{{}}}", groups.collect::<Vec<_>>().join(", ")));
+    }
+    text
 }

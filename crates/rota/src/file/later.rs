@@ -13,7 +13,7 @@ const LATER: &[(&str, &str)] = &[
     ("weight", "leave it out"),
     ("priority", "leave it out"),
     ("queue", "write it into `overlap`: {policy: queue, queue: 10}"),
-    ("rate", "leave it out"),
+    ("rate", "write it to the app: apps: {NAME: {rate: 50/s}}"),
     ("labels", "use `route`: {labels: \"…\"}"),
 ];
 

@@ -179,20 +179,43 @@ pub(crate) fn plan(file: &Wanted, view: &View, wish: Wish) -> Result<Plan, Vec<(
 fn app_steps(file: &Wanted, view: &View) -> Vec<AppStep> {
     let step = |app: &wanted::App| {
         let there = view.apps.iter().find(|there| there.name == app.name);
-        let before = there.map(|there| there.pending_max);
-        let is_other = app.put.pending_max.is_some_and(|wanted| before != Some(wanted));
+        let changes = app_changes(there, &app.put);
         let does = match there {
             None => Does::Create,
-            Some(_) if is_other => Does::Edit,
+            Some(_) if !changes.is_empty() => Does::Edit,
             Some(_) => return None,
         };
-        let value = |number: Option<u32>| number.map(Value::from);
-        let change =
-            KeyChange { key: "pending_max".to_owned(), before: value(before), after: value(app.put.pending_max) };
-        let changes = if is_other { vec![change] } else { Vec::new() };
         Some(AppStep { app: app.name.clone(), does, changes, put: app.put.clone() })
     };
     file.apps.iter().filter_map(step).collect()
+}
+
+/// The settings in which an app differs from what the file wants; those that it does not name stay.
+fn app_changes(there: Option<&rest::App>, put: &rest::AppPut) -> Vec<KeyChange> {
+    let mut changes = Vec::new();
+    let mut note = |key: &str, before: Option<Value>, after: Option<Value>| {
+        if before != after {
+            changes.push(KeyChange { key: key.to_owned(), before, after });
+        }
+    };
+    if let Some(wanted) = put.pending_max {
+        note("pending_max", there.map(|there| there.pending_max.into()), Some(wanted.into()));
+    }
+    if let Some(wanted) = &put.rate {
+        let before = there.and_then(|there| there.rate.clone());
+        let wanted = Some(wanted.clone()).filter(|rate| rate != "none");
+        note("rate", before.map(Value::from), wanted.map(Value::from));
+    }
+    if put.rate.is_some() || put.burst.is_some() {
+        note("burst", there.and_then(|there| there.burst).map(Value::from), put.burst.map(Value::from));
+    }
+    if let Some(wanted) = &put.groups {
+        let plain = |groups: &std::collections::BTreeMap<String, rest::AppRate>| {
+            serde_json::to_value(groups).ok().filter(|_| !groups.is_empty())
+        };
+        note("groups", there.and_then(|there| plain(&there.groups)), plain(wanted));
+    }
+    changes
 }
 
 fn gone_step(job: &rest::Job, wish: Wish) -> Step {

@@ -243,7 +243,16 @@ fn shown(spec: &JobSpec, reason: Option<&str>, file: Option<&str>) -> rest::Job 
 }
 
 fn etl() -> rest::App {
-    rest::App { id: 1, namespace: "default".to_owned(), name: "etl".to_owned(), pending_max: 1_000 }
+    rest::App {
+        id: 1,
+        namespace: "default".to_owned(),
+        name: "etl".to_owned(),
+        pending_max: 1_000,
+        rate: Some("50/s".to_owned()),
+        burst: Some(100),
+        groups: [("zone in (a|b)".to_owned(), rest::AppRate { rate: "1/10s".to_owned(), burst: None })].into(),
+        valve: rest::Valve::default(),
+    }
 }
 
 proptest! {

@@ -1,5 +1,7 @@
 //! Apps and their tokens.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// An app.
@@ -14,6 +16,49 @@ pub struct App {
     pub name: String,
     /// Shards that may be admitted and not yet sent.
     pub pending_max: u32,
+    /// How fast its dispatches may begin, as in `50/s`; absent: as fast as they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// How many may begin at once, if that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// The rates of groups of its workers, by label selector.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, AppRate>,
+    /// Where it stands.
+    #[serde(default)]
+    pub valve: Valve,
+}
+
+/// A rate.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct AppRate {
+    /// `50/s`, `10/m`, `3/h` or `1/10s`.
+    #[cfg_attr(feature = "schema", schema(min_length = 1))]
+    pub rate: String,
+    /// How many may begin at once; absent: what comes in a second, and at least one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000000))]
+    pub burst: Option<u32>,
+}
+
+/// What stands between an app and its dispatches, as its machine last published it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Valve {
+    /// Shards that are admitted and not yet sent.
+    pub pending: u32,
+    /// Tokens of its rate, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u32>,
+    /// Tokens of its groups, by label selector.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, u32>,
+    /// How many slots wait, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held: BTreeMap<String, u64>,
 }
 
 /// Makes an app, or changes its settings.
@@ -25,6 +70,18 @@ pub struct AppPut {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub pending_max: Option<u32>,
+    /// How fast its dispatches may begin, as in `50/s`, `10/m`, `3/h` or `1/10s`; `none`: as fast as they can; absent:
+    /// as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1))]
+    pub rate: Option<String>,
+    /// How many may begin at once, with `rate`; absent: what comes in a second, and at least one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000000))]
+    pub burst: Option<u32>,
+    /// The rates of groups of its workers, by label selector, in place of those before; absent: as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<BTreeMap<String, AppRate>>,
 }
 
 /// Asks for a worker token of an app. The newest two tokens of an app are valid, so that they can be rotated.

@@ -9,6 +9,7 @@ pub mod load;
 pub mod loss;
 pub mod misfire;
 pub mod places;
+pub mod rate;
 pub mod reply;
 pub mod send;
 pub mod wait;
@@ -51,6 +52,8 @@ pub enum Rule {
     Frozen,
     /// What is missed is covered as its job says, and judged once.
     Misfire,
+    /// No more dispatches begin in a window than rates let begin.
+    Rate,
     /// A batch makes sense by itself.
     Batch,
     /// What a machine keeps beside what it is derived from is the same.
@@ -78,7 +81,7 @@ impl Rule {
             Rule::Ids => 13,
             Rule::Term => 14,
             Rule::Quiescence => 16,
-            Rule::Frozen | Rule::Misfire | Rule::Batch | Rule::Recount | Rule::Panic => 0,
+            Rule::Frozen | Rule::Misfire | Rule::Rate | Rule::Batch | Rule::Recount | Rule::Panic => 0,
         }
     }
 
