@@ -16,6 +16,7 @@ mod rates;
 mod recorder;
 mod server;
 
+mod alerts;
 mod bad_input;
 mod bad_store;
 mod clock_steps;

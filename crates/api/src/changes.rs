@@ -14,6 +14,7 @@ use rota_core::worker::App;
 use rota_port::store::{Reservation, Reserved};
 use rota_wire::rest;
 
+use crate::alerts;
 use crate::apps;
 use crate::code::Code;
 use crate::freeze;
@@ -203,7 +204,11 @@ async fn define(
     let answer = state.ask(app.id, move |reply| Input::Define { definition: boxed, expected, reply }).await?;
     let partition::Answer::Defined { job, version, next } = answer else { return Err(Refusal::internal(answer)) };
     let saved = saved(&compiled, &definition, app, (job, version, next), state.now());
-    Ok(rest::JobSaved { warnings: secrets::missing(state, &app.namespace, &definition.spec), ..saved })
+    let warned = secrets::missing(state, &app.namespace, &definition.spec);
+    let (shared, namespace) = (state.clone(), app.namespace.clone());
+    let unknown = shared.read(move |state| alerts::missing(state, &namespace, &definition.spec));
+    let warnings = warned.into_iter().chain(unknown.await?).collect();
+    Ok(rest::JobSaved { warnings, ..saved })
 }
 
 fn saved(

@@ -44,9 +44,12 @@ codes! {
     RunUnknown "run_unknown",
     WorkerUnknown "worker_unknown",
     SecretUnknown "secret_unknown",
+    AlertUnknown "alert_unknown",
+    AlarmUnknown "alarm_unknown",
     RunAmbiguous "run_ambiguous",
     NameTaken "name_taken",
     SecretInUse "secret_in_use",
+    AlertInUse "alert_in_use",
     VersionConflict "version_conflict",
     JobDeleted "job_deleted",
     RunEnded "run_ended",
@@ -68,6 +71,7 @@ codes! {
     NotReady "not_ready",
     StoreUnavailable "store_unavailable",
     StoreDamaged "store_damaged",
+    NotDelivered "not_delivered",
     Timeout "timeout",
     Internal "internal",
 }
@@ -87,11 +91,14 @@ impl Code {
             | Code::VersionUnknown
             | Code::RunUnknown
             | Code::WorkerUnknown
-            | Code::SecretUnknown => StatusCode::NOT_FOUND,
+            | Code::SecretUnknown
+            | Code::AlertUnknown
+            | Code::AlarmUnknown => StatusCode::NOT_FOUND,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Code::RunAmbiguous
             | Code::NameTaken
             | Code::SecretInUse
+            | Code::AlertInUse
             | Code::JobDeleted
             | Code::RunEnded
             | Code::RequestConflict
@@ -111,6 +118,7 @@ impl Code {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Code::StoreDamaged | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Code::NotDelivered => StatusCode::BAD_GATEWAY,
             Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }

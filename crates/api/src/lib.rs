@@ -12,6 +12,8 @@
 //!
 //! Absent on purpose: outbound calls (a [`Dialer`] is handed in), users and roles, TLS, gRPC.
 
+mod alert_spec;
+mod alerts;
 mod apps;
 mod audit;
 mod auth;
@@ -31,6 +33,7 @@ mod fleet;
 mod follow;
 mod freeze;
 mod held;
+mod herald;
 mod history;
 mod jobs;
 mod metrics;
@@ -69,9 +72,11 @@ mod trigger;
 mod view;
 mod when;
 
+pub use alert_spec::canonical_alert;
 pub use auth::{hash, mint};
 pub use canonical::{Canonical, canonical};
 pub use code::Code;
+pub use herald::Herald;
 pub use openapi::openapi;
 pub use router::router;
 pub use serve::{serve, serve_up_to};

@@ -17,6 +17,9 @@ use crate::endpoint::{API, Answer, Arg, Body, Content, Endpoint, Opens, Shape, b
 use crate::routes;
 use crate::state::State;
 
+/// Bodies of which each key may be absent, but not all.
+const NEVER_EMPTY: [&str; 1] = ["AlertSpec"];
+
 const EVENTS: &str = "text/event-stream";
 
 const ABOUT: &str = "Rota decides when work runs, who runs it, and proves that it ran.\n\n\
@@ -127,7 +130,7 @@ fn operation(entry: &Endpoint, schemas: &mut Schemas) -> Value {
     if let Some((body, example)) = &entry.takes {
         let schema = schemas.add(body);
         // No body is an empty object.
-        let is_required = !schemas.0[&body.name]["required"].is_null();
+        let is_required = !schemas.0[&body.name]["required"].is_null() || NEVER_EMPTY.contains(&body.name.as_str());
         let content = json!({"schema": schema, "example": example});
         operation["requestBody"] = json!({"content": {"application/json": content}, "required": is_required});
     }

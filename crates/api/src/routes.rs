@@ -1,6 +1,7 @@
 //! Every entry of the API. The router and the OpenAPI document are both made from these.
 
 mod access;
+mod alerts;
 mod jobs;
 mod past;
 mod runs;
@@ -11,8 +12,16 @@ use crate::endpoint::Endpoint;
 
 /// All entries; those of one area stand together.
 pub(crate) fn all() -> Vec<Endpoint> {
-    [access::entries(), jobs::entries(), runs::entries(), past::entries(), workers::entries(), server::entries()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        access::entries(),
+        alerts::entries(),
+        jobs::entries(),
+        runs::entries(),
+        past::entries(),
+        workers::entries(),
+        server::entries(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -87,6 +87,7 @@ pub(crate) fn read(job: &rest::JobSpec, server_zone: &str) -> Result<Spec, Refus
         active: when::read_active(job.active.as_ref()),
         jitter_ms: duration("jitter", &job.jitter)?.unwrap_or(0),
         misfire: misfire::read(job.misfire.as_ref())?,
+        alerts: job.alerts.clone(),
     })
 }
 
@@ -386,6 +387,7 @@ pub(crate) fn write(spec: &Spec, name: &str, app: (&str, &str), state: JobState,
     job.calendar = when::write_calendar(&spec.calendar);
     job.active = when::write_active(&spec.active);
     job.misfire = misfire::write(&spec.misfire);
+    job.alerts.clone_from(&spec.alerts);
     job.jitter = (spec.jitter_ms > 0).then(|| duration::print(spec.jitter_ms));
     match &spec.target {
         Target::Handler { name, param } => {

@@ -25,6 +25,7 @@ use crate::auth::Tokens;
 use crate::code::Code;
 use crate::directory::{Directory, Worker};
 use crate::feed::Feed;
+use crate::herald::Herald;
 use crate::openapi::openapi;
 use crate::refusal::Refusal;
 use crate::stream::STREAMS_MAX;
@@ -97,6 +98,8 @@ pub struct Parts {
     pub backup: Arc<dyn Backup>,
     /// Dials workers back.
     pub dialer: Arc<dyn Dialer>,
+    /// Tells people of alerts.
+    pub herald: Arc<dyn Herald>,
     /// What jobs may use by name, and nobody may read; what is durable is in it.
     pub secrets: Arc<Secrets>,
     /// The wall clock.
@@ -117,6 +120,7 @@ pub struct State {
     pub(crate) logs: Arc<dyn Logs>,
     pub(crate) backup: Arc<dyn Backup>,
     pub(crate) dialer: Arc<dyn Dialer>,
+    pub(crate) herald: Arc<dyn Herald>,
     pub(crate) secrets: Arc<Secrets>,
     pub(crate) entropy: Entropy,
     pub(crate) settings: Settings,
@@ -169,6 +173,7 @@ impl State {
             logs: parts.logs,
             backup: parts.backup,
             dialer: parts.dialer,
+            herald: parts.herald,
             secrets: parts.secrets,
             entropy: parts.entropy,
             document: openapi(parts.settings.version).to_string().into(),

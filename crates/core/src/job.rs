@@ -55,6 +55,9 @@ pub struct Spec {
     /// What becomes of slots whose time has passed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub misfire: Misfire,
+    /// The alert rules of its namespace that hear of it, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alerts: Vec<String>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -175,6 +178,20 @@ pub struct Pause {
     pub reason: Option<String>,
 }
 
+/// Names of alert rules are well-formed, and each is there once.
+fn check_alerts(alerts: &[String]) -> Result<(), Invalid> {
+    if alerts.len() > limits::ALERTS_MAX {
+        return Err(invalid("alerts", format!("{} are more than {}", alerts.len(), limits::ALERTS_MAX)));
+    }
+    for (at, name) in alerts.iter().enumerate() {
+        check_name("alerts", name)?;
+        if alerts[..at].contains(name) {
+            return Err(invalid("alerts", format!("`{name}` is named twice")));
+        }
+    }
+    Ok(())
+}
+
 /// Why a specification is refused: the field, what is wrong, and what would be right.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{field}: {message}")]
@@ -261,6 +278,7 @@ impl Spec {
             active: Active::default(),
             jitter_ms: 0,
             misfire: Misfire::default(),
+            alerts: Vec::new(),
         }
     }
 
@@ -309,6 +327,7 @@ impl Spec {
             return Err(invalid("jitter", format!("longer than {} hours", limits::JITTER_MAX_MS / 3_600_000)));
         }
         self.misfire.check(&self.schedule)?;
+        check_alerts(&self.alerts)?;
         let delivery = self.delivery.unwrap_or_else(|| self.target.delivery());
         let templates = Templates::of(&self.target)?;
         self.target.check(templates.as_deref())?;

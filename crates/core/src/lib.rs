@@ -7,6 +7,7 @@
 //! parameter; ids come from blocks that are handed in; whoever calls `step` carries its effects out.
 #![deny(missing_docs)]
 
+pub mod alert;
 pub mod audit;
 pub mod batch;
 pub mod clock;

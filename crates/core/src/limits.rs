@@ -26,6 +26,8 @@ pub const RETRIES_MAX: u32 = 100;
 pub const DURATION_MAX_MS: u64 = 366 * 24 * 3_600_000;
 /// Over how long the starts of a job's runs may be spread.
 pub const JITTER_MAX_MS: u64 = 24 * 3_600_000;
+/// Alert rules that one job may name.
+pub const ALERTS_MAX: usize = 10;
 /// A job's parameter.
 pub const PARAM_BYTES_MAX: usize = 1 << 20;
 /// What a run keeps of its handler's output or error.

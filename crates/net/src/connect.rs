@@ -67,6 +67,13 @@ impl Connector {
         }
     }
 
+    /// Encrypts a connection that is open already.
+    pub(crate) async fn encrypt(&self, host: &str, tcp: TcpStream) -> Result<Stream, Error> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| Error::Tls(io::Error::other(e)))?;
+        let stream = TlsConnector::from(self.tls.clone()).connect(name, tcp).await.map_err(Error::Tls)?;
+        Ok(Stream::Tls(Box::new(stream)))
+    }
+
     async fn connect_unbounded(&self, to: &Endpoint) -> Result<Stream, Error> {
         let tcp = self.connect_tcp(to).await?;
         // A request is one small write; without this it may wait for the acknowledgement of the one before.
@@ -74,9 +81,7 @@ impl Connector {
         if !to.is_tls {
             return Ok(Stream::Plain(tcp));
         }
-        let name = ServerName::try_from(to.host.clone()).map_err(|e| Error::Tls(io::Error::other(e)))?;
-        let stream = TlsConnector::from(self.tls.clone()).connect(name, tcp).await.map_err(Error::Tls)?;
-        Ok(Stream::Tls(Box::new(stream)))
+        self.encrypt(&to.host, tcp).await
     }
 
     /// Tries the permitted addresses one after the other, each for its share of the time, so that one

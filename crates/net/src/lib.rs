@@ -1,7 +1,8 @@
 //! Rota's outbound stack. Whatever Rota calls over a network, it calls through here.
 //!
 //! [`http::HttpExecutor`] dispatches to native workers, [`url::UrlExecutor`] makes the requests of URL
-//! jobs, [`dial::identify`] asks who listens at an address that registers. All three connect through
+//! jobs, [`dial::identify`] asks who listens at an address that registers, [`message::Messenger`] carries messages of
+//! alerts over HTTP and SMTP. All of them connect through
 //! one place, which asks [`policy::Policy`] about every address *after* it was resolved.
 //!
 //! Invariants:
@@ -19,6 +20,8 @@ pub mod dial;
 mod endpoint;
 pub mod http;
 mod lane;
+pub mod mail;
+pub mod message;
 pub mod policy;
 mod secret;
 pub mod tls;

@@ -16,6 +16,8 @@ pub enum Purpose {
     Worker,
     /// The request of a URL job.
     UrlJob,
+    /// A message to the channel of an alert, whose address an operator gave.
+    Alert,
 }
 
 /// Why a call may not go where it would.
@@ -50,7 +52,7 @@ pub enum Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Loopback => "a loopback address, which URL jobs may call only if outbound.allow lists it",
+            Kind::Loopback => "a loopback address, which is called only if outbound.allow lists it",
             Kind::LinkLocal => "a link-local address, which is never called",
             Kind::Metadata => "the address of a cloud metadata service, which is never called",
             Kind::NoHost => "not the address of a host",
@@ -96,9 +98,11 @@ impl Policy {
         let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
         match purpose {
             Purpose::Worker => Ok(()),
-            Purpose::UrlJob if self.is_dev && is_local => Ok(()),
-            Purpose::UrlJob if self.allow.iter().any(|pattern| pattern.covers(host, port)) => Ok(()),
-            Purpose::UrlJob => Err(Forbidden::NotListed(join(host, port))),
+            // Whoever may set a channel may list a host; what it must not reach unlisted is this host itself.
+            Purpose::Alert if !is_local => Ok(()),
+            Purpose::UrlJob | Purpose::Alert if self.is_dev && is_local => Ok(()),
+            Purpose::UrlJob | Purpose::Alert if self.allow.iter().any(|pattern| pattern.covers(host, port)) => Ok(()),
+            Purpose::UrlJob | Purpose::Alert => Err(Forbidden::NotListed(join(host, port))),
         }
     }
 
@@ -108,7 +112,9 @@ impl Policy {
         let is_let_through = match (kind, purpose) {
             (Kind::Loopback, Purpose::Worker) => true,
             // A listed public name that resolves to loopback was not meant by whoever listed it.
-            (Kind::Loopback, Purpose::UrlJob) => self.is_dev || host == "localhost" || host.parse::<IpAddr>().is_ok(),
+            (Kind::Loopback, Purpose::UrlJob | Purpose::Alert) => {
+                self.is_dev || host == "localhost" || host.parse::<IpAddr>().is_ok()
+            }
             (Kind::LinkLocal | Kind::Metadata | Kind::NoHost, _) => false,
         };
         if is_let_through { Ok(()) } else { Err(Forbidden::Address { address, kind }) }

@@ -8,6 +8,7 @@
 //! dropped). Their own tests show that.
 #![expect(clippy::unwrap_used, reason = "these are tests; a panic is how they fail")]
 
+mod alerts;
 mod claims;
 mod fencing;
 mod fixture;
@@ -17,6 +18,7 @@ mod reservations;
 mod secrets;
 mod upkeep;
 
+pub use alerts::*;
 pub use claims::*;
 pub use fencing::*;
 pub use past::*;
@@ -83,6 +85,9 @@ macro_rules! store_suite {
             a_secret_is_set_replaced_and_removed
             jobs_that_name_a_secret_are_found
             header_values_come_back_as_they_were
+            an_alert_is_set_replaced_and_removed
+            what_alerts_came_to_is_kept
+            ends_of_watched_runs_are_noted
             ids_are_disjoint_and_grow
             a_sweep_keeps_what_is_needed
             runs_are_filtered_newest_first

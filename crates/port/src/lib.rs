@@ -8,6 +8,7 @@
 //! Absent on purpose: SQL, HTTP, threads. [`memory`] is the reference implementation of store and query.
 #![deny(missing_docs)]
 
+pub mod alerts;
 pub mod backup;
 #[cfg(feature = "conformance")]
 pub mod conformance;

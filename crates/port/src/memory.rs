@@ -6,6 +6,7 @@
 //!
 //! Absent on purpose: segments (a sweep takes runs one by one, which is the harshest a store may be).
 
+mod alerts;
 mod apply;
 mod claim;
 mod history;
@@ -20,6 +21,7 @@ use rota_core::batch::{Batch, Loaded};
 use rota_core::id::PartitionId;
 use rota_core::time::UnixMs;
 
+use crate::alerts::Watch;
 use crate::store::{Error, Outcome, Reservation, Reserved, Store};
 
 pub use state::{Header, State};
@@ -63,6 +65,12 @@ impl MemoryStore {
     /// Looks at the rows as they are.
     pub fn with<T>(&self, read: impl FnOnce(&State) -> T) -> T {
         read(&self.lock().state)
+    }
+
+    /// Which jobs name an alert rule, and which of their runs are open.
+    #[must_use]
+    pub fn watch(&self) -> Arc<Watch> {
+        Arc::clone(&self.lock().state.watch)
     }
 
     /// Loses a run, the oldest being 0, as a damaged disk would.

@@ -1,11 +1,13 @@
 //! Reading what is durable. No read enters a machine.
 
+use rota_core::alert::{Alarm, Key};
 use rota_core::batch::{Attempt, Origin, Run, RunState};
 use rota_core::id::{AppId, JobId, RunId, Version, WorkerId};
 use rota_core::job::Definition;
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Registration, WorkerState};
 
+use crate::alerts::{StoredAlert, StoredNotice};
 use crate::store::{Error, StoredSecret, Token};
 
 /// Reads of a store; called from any thread, sees every batch whose commit was answered.
@@ -18,6 +20,14 @@ pub trait Query: Send + Sync {
     fn secrets(&self) -> Result<Vec<StoredSecret>, Error>;
     /// Living jobs whose current version names a secret, with an id above `after`, in order of id.
     fn jobs_with_secrets(&self, after: JobId, limit: u32) -> Result<Vec<Definition>, Error>;
+    /// All alert rules, ordered by (namespace, name).
+    fn alerts(&self) -> Result<Vec<StoredAlert>, Error>;
+    /// All alarms, in order of key.
+    fn alarms(&self) -> Result<Vec<(Key, Alarm)>, Error>;
+    /// Messages that wait to be delivered, oldest first.
+    fn notices(&self) -> Result<Vec<StoredNotice>, Error>;
+    /// Ends of watched runs that nobody has judged yet, in order of id.
+    fn alert_ends(&self, limit: u32) -> Result<Vec<RunId>, Error>;
     /// The current definition of a job, also of a deleted one.
     fn job(&self, job: JobId) -> Result<Option<Definition>, Error>;
     /// The living job with this name.

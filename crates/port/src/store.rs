@@ -130,6 +130,28 @@ pub enum Reservation {
     },
     /// Sets a secret, whether or not it was set before.
     Secret(StoredSecret),
+    /// Sets an alert rule, whether or not it was set before.
+    Alert {
+        /// The namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What was written.
+        rule: Box<rota_core::alert::Rule>,
+        /// When.
+        at: UnixMs,
+        /// By whom.
+        by: String,
+    },
+    /// Removes an alert rule with its alarms and messages; `Unknown` if it is not set.
+    AlertBack {
+        /// The namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// What followed from ends of runs and from deliveries.
+    AlertWork(Box<crate::alerts::Work>),
     /// Removes a secret; `Unknown` if it is not set.
     SecretBack {
         /// The namespace.

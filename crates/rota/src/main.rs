@@ -2,6 +2,7 @@
 //!
 //! Absent on purpose: decisions about jobs and runs. Those are made in `core`; this knows only who talks to whom.
 
+mod alerts;
 mod args;
 mod bench;
 mod cli;
@@ -86,6 +87,7 @@ async fn ask(common: &Common, out: Out, command: Ask) -> Result<(), Failure> {
         Ask::App(command) => cli::app::run(&client, out, command).await,
         Ask::Token(command) => cli::token::run(&client, out, command).await,
         Ask::Secret(command) => cli::secret::run(&client, out, command).await,
+        Ask::Alert(command) => cli::alert::run(&client, out, command).await,
         Ask::Job(command) => cli::job::run(&client, out, &common.namespace, command).await,
         Ask::Plan(args) => cli::file::run_plan(&client, out, &args).await,
         Ask::Apply(args) => cli::file::run_apply(&client, out, &args).await,

@@ -27,11 +27,14 @@ pub(crate) struct Changes {
     pub(crate) pairs: Vec<(u32, Pair)>,
     /// Rows applied.
     pub(crate) rows: u64,
+    /// Ends of runs that alerts hear of.
+    pub(crate) ends: Vec<RunId>,
+    pub(crate) has_definition: bool,
 }
 
 impl Changes {
     pub(crate) fn new(segments: usize) -> Changes {
-        Changes { tallies: vec![None; segments], pairs: Vec::new(), rows: 0 }
+        Changes { tallies: vec![None; segments], pairs: Vec::new(), rows: 0, ends: Vec::new(), has_definition: false }
     }
 }
 
@@ -86,6 +89,10 @@ impl<'s> Writer<'s> {
             rows = &rows[taken..];
         }
         self.changes.rows += batch.rows.len() as u64;
+        for run in self.store.watch.ends_of(batch) {
+            self.cold("INSERT OR IGNORE INTO alert_end (run) VALUES (?1)", params![run.0.cast_signed()])?;
+            self.changes.ends.push(run);
+        }
         let floor = i64::try_from(batch.floor).unwrap_or(i64::MAX);
         let sql = "UPDATE partition SET seq = ?2, mark = ?3, at = ?4, floor = ?5 WHERE id = ?1";
         let values = params![batch.partition.0, batch.seq.0.cast_signed(), batch.mark.0, batch.at.0, floor];
@@ -329,6 +336,8 @@ impl<'s> Writer<'s> {
              ON CONFLICT DO NOTHING";
         self.cold(name, params![app.namespace, definition.name, id.0, definition.at.0])?;
         self.cold("UPDATE job_name SET is_used = 1 WHERE job = ?1 AND is_used = 0", params![id.0])?;
+        self.store.watch.define(definition);
+        self.changes.has_definition = true;
         self.free_if_deleted(id, definition.state)
     }
 

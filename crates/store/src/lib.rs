@@ -12,6 +12,7 @@
 //!
 //! Absent on purpose: decisions, clocks, retries, async. Times are parameters.
 
+mod alerts;
 pub mod backup;
 mod byjob;
 mod claim;

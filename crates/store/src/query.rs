@@ -11,16 +11,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rota_core::alert::{self, Alarm};
 use rota_core::batch::{Attempt, Run};
 use rota_core::id::{AppId, JobId, RunId, Version, WorkerId};
 use rota_core::job::{Definition, JobState};
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Registration, WorkerState};
+use rota_port::alerts::{StoredAlert, StoredNotice};
 use rota_port::query::{Query, RUNS_MAX, RunFilter};
 use rota_port::store::{Error, StoredSecret, Token};
 use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, params};
 
+use crate::alerts;
 use crate::byjob::{ByJob, Pairs};
 use crate::claim::attempts;
 use crate::codec::{self, DEFINITION_COLUMNS, RUN_COLUMNS, WORKER_COLUMNS};
@@ -179,6 +182,22 @@ impl Query for SqliteQuery {
             let mut statement = conn.prepare_cached(sql)?;
             statement.query_map([], |row| codec::secret(row, &self.key))?.collect()
         })
+    }
+
+    fn alerts(&self) -> Result<Vec<StoredAlert>, Error> {
+        self.ask(alerts::read)
+    }
+
+    fn alarms(&self) -> Result<Vec<(alert::Key, Alarm)>, Error> {
+        self.ask(alerts::read_alarms)
+    }
+
+    fn notices(&self) -> Result<Vec<StoredNotice>, Error> {
+        self.ask(alerts::read_notices)
+    }
+
+    fn alert_ends(&self, limit: u32) -> Result<Vec<RunId>, Error> {
+        self.ask(|conn| alerts::read_ends(conn, limit))
     }
 
     fn jobs_with_secrets(&self, after: JobId, limit: u32) -> Result<Vec<Definition>, Error> {

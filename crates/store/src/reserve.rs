@@ -7,6 +7,7 @@ use rota_core::time::UnixMs;
 use rota_port::store::{Error, REQUEST_KEPT_MS, Reservation, Reserved, Scope, StoredSecret, Token};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
+use crate::alerts;
 use crate::codec;
 use crate::failure::{of, transaction};
 use crate::key::Key;
@@ -65,6 +66,11 @@ impl SqliteStore {
             Reservation::Token(token) => keep_token(&self.conn, token),
             Reservation::TokensBack { scope } => tokens_back(&self.conn, scope),
             Reservation::Secret(secret) => keep_secret(&self.conn, secret, &self.key),
+            Reservation::Alert { namespace, name, rule, at, by } => {
+                alerts::keep(&self.conn, (namespace, name), rule, *at, by)
+            }
+            Reservation::AlertBack { namespace, name } => alerts::remove(&self.conn, namespace, name),
+            Reservation::AlertWork(work) => alerts::work(&self.conn, work),
             Reservation::SecretBack { namespace, name } => secret_back(&self.conn, namespace, name),
         }
     }

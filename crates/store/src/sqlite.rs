@@ -8,6 +8,7 @@ use rota_core::batch::{Batch, Loaded};
 use rota_core::id::{AppId, PartitionId, partition_of};
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
+use rota_port::alerts::Watch;
 use rota_port::store::{Error, Outcome, Reservation, Reserved, Store};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
@@ -32,6 +33,7 @@ pub struct SqliteStore {
     pub(crate) segments: Vec<Segment>,
     pub(crate) byjob: Arc<ByJob>,
     pub(crate) chores: Chores,
+    pub(crate) watch: Arc<Watch>,
     /// The term that this process writes, once it has begun.
     pub(crate) term: Option<OwnTerm>,
     /// Runs after which a segment is sealed.
@@ -59,7 +61,8 @@ impl SqliteStore {
         assert!(!segments.is_empty(), "a store is founded with its first segment");
         let chores = Chores::default();
         let rows_max = segment::ROWS_MAX;
-        SqliteStore { conn, partitions, key, apps, segments, byjob, chores, term: None, rows_max, _dir: dir }
+        let watch = Arc::default();
+        SqliteStore { conn, partitions, key, apps, segments, byjob, chores, watch, term: None, rows_max, _dir: dir }
     }
 
     /// Seals a segment after so many runs instead of a million.
@@ -68,6 +71,12 @@ impl SqliteStore {
         assert!(rows_max > 0, "a segment holds at least one run");
         self.rows_max = rows_max;
         self
+    }
+
+    /// Which jobs name an alert rule, and which of their runs are open.
+    #[must_use]
+    pub fn watch(&self) -> Arc<Watch> {
+        Arc::clone(&self.watch)
     }
 
     /// Lets the database grow to so many pages of 4 KiB and no further, as if the disk were full then.
@@ -90,6 +99,9 @@ impl SqliteStore {
             }
         }
         self.byjob.push(changes.pairs);
+        if !self.watch.is_idle() || changes.has_definition {
+            self.watch.note_durable(&changes.ends);
+        }
     }
 }
 
@@ -107,7 +119,9 @@ impl Store for SqliteStore {
     }
 
     fn claim(&mut self, partitions: &[PartitionId]) -> Result<Vec<Loaded>, Error> {
-        self.claim_all(partitions)
+        let loaded = self.claim_all(partitions)?;
+        self.watch.load(&loaded);
+        Ok(loaded)
     }
 
     fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {

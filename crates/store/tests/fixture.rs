@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use rota_core::alert::{Alarm, AlertId, Channel, Event, Facts, Key, Kind, Notice, Rule, Told};
 use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Origin, Rerun, Row, Run, RunState};
 use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
@@ -14,6 +15,7 @@ use rota_core::rate::{Limit, Rate, Rates};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
+use rota_port::alerts::{StoredNotice, Work};
 use rota_port::history::{History, StateFilter};
 use rota_port::memory::MemoryStore;
 use rota_port::query::{Query, RunFilter};
@@ -149,6 +151,33 @@ fn write(store: &mut dyn Store, schema: u32) {
     if schema >= 2 {
         write_secrets(store, app.id, epoch, first + 2);
     }
+    if schema >= 9 {
+        write_alerts(store, job);
+    }
+}
+
+/// A rule, an alarm, a message, and the end of a run that nobody has judged: all that schema 9 has more.
+fn write_alerts(store: &mut dyn Store, job: JobId) {
+    let channel = Channel::Slack { url: "{{secret.SLACK}}".to_owned() };
+    let rule = Rule { when: [Event::Failed].into(), late_ms: Some(5_000), ..Rule::new(channel) };
+    let (namespace, name, by) = ("shop".to_owned(), "oncall".to_owned(), "someone".to_owned());
+    let set = Reservation::Alert { namespace, name, rule: Box::new(rule), at: T, by };
+    assert_eq!(store.reserve(&set), Ok(Reserved::Done));
+    let key = Key { alert: AlertId(1), job, event: Event::Failed };
+    let facts = Facts { slot: Some(T.0), ..Facts::default() };
+    let alarm = Alarm {
+        since: T.0,
+        over: None,
+        told: Told::Open,
+        told_at: Some(T.0),
+        untold: 1,
+        acked_by: None,
+        facts: facts.clone(),
+    };
+    let notice = Notice { kind: Kind::Opened, key, facts, since: T.0, count: 1, others: Vec::new(), others_count: 0 };
+    let notice = StoredNotice { id: 1, at: T, notice, tries: 2, next_at: T.plus_ms(5), error: Some("no".to_owned()) };
+    let work = Work { alarms: vec![(key, Some(alarm))], notices: vec![notice], ..Work::default() };
+    assert_eq!(store.reserve(&Reservation::AlertWork(Box::new(work))), Ok(Reserved::Done));
 }
 
 /// A secret, and a job that names it in a header.
@@ -233,6 +262,15 @@ fn a_store_of_schema_8_opens_with_everything() {
     past(check(8, include_str!("fixtures/v8.sql"), include_str!("fixtures/v8.key.hex")));
 }
 
+#[test]
+fn a_store_of_schema_9_opens_with_everything() {
+    let (store, query) = check(9, include_str!("fixtures/v9.sql"), include_str!("fixtures/v9.key.hex"));
+    assert_eq!(query.alerts(), store.alerts());
+    assert_eq!(query.alarms(), store.alarms());
+    assert_eq!(query.notices(), store.notices());
+    past((store, query));
+}
+
 fn past((store, query): (MemoryStore, rota_store::SqliteQuery)) {
     assert_eq!(query.terms(), store.terms());
     assert_eq!(query.freezes(), store.freezes());
@@ -253,7 +291,7 @@ fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::Sql
     assert_eq!(loaded[0].jobs.len(), if schema >= 2 { 2 } else { 1 });
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
-    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 4, 5, 5, 5][schema as usize - 1]);
+    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 4, 5, 5, 5, 5][schema as usize - 1]);
     for run in query.runs(&all).unwrap() {
         assert_eq!(query.merged_into(run.id), model.merged_into(run.id));
     }

@@ -11,6 +11,13 @@
 //! | `GET /secrets` | | [`Page`] of [`Secret`] |
 //! | `PUT /secrets/{name}` | [`SecretPut`] | [`Secret`] |
 //! | `DELETE /secrets/{name}?force=` | | [`SecretRemoved`] |
+//! | `GET /alerts` | | [`Page`] of [`Alert`] |
+//! | `GET /alerts/{name}` | | [`Alert`] |
+//! | `PUT /alerts/{name}` | [`AlertSpec`] | [`Alert`] |
+//! | `DELETE /alerts/{name}?force=` | | [`AlertRemoved`] |
+//! | `POST /alerts/{name}/test` | | [`AlertTested`] |
+//! | `GET /alarms` | | [`Page`] of [`Alarm`] |
+//! | `POST /alarms/acknowledge` | [`AlarmAck`] | [`AlarmAck`] |
 //! | `GET /jobs?app=&managed_by=&after=&limit=` | | [`Page`] of [`Job`]; `managed_by` may leave pages short, not the list |
 //! | `POST /jobs/find` | [`JobsNamed`] | [`Page`] of [`Job`]: the living ones among them |
 //! | `POST /jobs/batch` | [`Batch`] | [`BatchDone`] |
@@ -50,6 +57,7 @@
 //! Times are RFC 3339 with an offset. Durations in a job's specification are text with a unit: `500ms`, `30s`, `5m`,
 //! `2h`, `1d`; elsewhere they are milliseconds, and say so in their name. Refusals are [`crate::error::Error`].
 
+mod alert;
 mod app;
 mod batch;
 mod job;
@@ -64,6 +72,7 @@ mod when;
 #[cfg(feature = "schema")]
 pub mod words;
 
+pub use alert::{Alarm, AlarmAck, Alert, AlertEmail, AlertRemoved, AlertSpec, AlertTested};
 pub use app::{App, AppPut, AppRate, TokenAsk, TokenMade, Valve};
 pub use batch::{BATCH_MAX, Batch, BatchDone, Changed, JobChange, JobsNamed, Op};
 pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Pause, Retry, Route, Shards, Timeout, Trigger, Triggered};

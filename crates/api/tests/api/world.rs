@@ -12,11 +12,13 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt as _;
-use rota_api::{Dialer, Parts, Settings, State, Unanswered};
+use rota_api::{Dialer, Herald, Parts, Settings, State, Unanswered};
+use rota_core::alert::{Channel, Key};
 use rota_core::id::{AppId, Block, PartitionId, id_floor};
 use rota_core::partition::{Answer, Config, Dispatch, Effect, Input, Machine, ReplyTo, SendOutcome, Snapshot};
 use rota_core::time::{Mono, Now, UnixMs};
 use rota_core::why::Why;
+use rota_port::alerts::StoredAlert;
 use rota_port::backup::{self, Backup, Contents};
 use rota_port::intake::{Health, Intake, Refused, Waiting};
 use rota_port::logs::{LogKey, Logs, Window};
@@ -173,6 +175,25 @@ impl Dialer for Network {
     }
 }
 
+/// Channels that take every message; nothing is open.
+impl Herald for Network {
+    fn check(&self, _: &str, _: &Channel) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn changed(&self) -> Waiting<()> {
+        Box::pin(ready(()))
+    }
+
+    fn acknowledge(&self, _: Key, _: &str) -> Waiting<bool> {
+        Box::pin(ready(false))
+    }
+
+    fn test(&self, _: StoredAlert) -> Waiting<Result<(), String>> {
+        Box::pin(ready(Ok(())))
+    }
+}
+
 /// Logs as plain text.
 #[derive(Default)]
 struct Paper(Mutex<BTreeMap<LogKey, (String, bool)>>);
@@ -258,6 +279,7 @@ impl World {
             logs: Arc::new(Paper::default()),
             backup: board.clone(),
             dialer: network.clone(),
+            herald: network.clone(),
             clock: Arc::new(move || UnixMs(wall.load(Ordering::SeqCst) + skew.load(Ordering::SeqCst))),
             entropy: Arc::new(|| std::array::from_fn(|at| u8::try_from(at * 5 + 3).unwrap())),
             settings: Settings {

@@ -205,12 +205,13 @@ fn percent_encode(out: &mut String, text: &str, kept: &[u8]) {
     }
 }
 
-/// Base 64 of a text's bytes, padded.
+/// Base 64 of bytes, padded.
 #[must_use]
-pub fn base64(text: &str) -> String {
+pub fn base64(bytes: impl AsRef<[u8]>) -> String {
+    let bytes = bytes.as_ref();
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut encoded = String::with_capacity(text.len().div_ceil(3) * 4);
-    for three in text.as_bytes().chunks(3) {
+    let mut encoded = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
         let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
         for letter in 0..4 {
             if letter > three.len() {

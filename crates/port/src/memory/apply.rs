@@ -27,6 +27,9 @@ impl State {
         for row in &batch.rows {
             self.apply_row(batch, row)?;
         }
+        let ends = self.watch.ends_of(batch);
+        self.alert_ends.extend(&ends);
+        self.watch.note_durable(&ends);
         self.headers[usize::from(batch.partition.0)] =
             Header { epoch: batch.epoch, seq: batch.seq, mark: batch.mark, at: batch.at, floor: batch.floor };
         Ok(Outcome::Applied)
@@ -151,6 +154,7 @@ impl State {
             return Err(wrong(format!("job {} has version {} already", definition.id, definition.version)));
         }
         versions.push(definition.clone());
+        self.watch.define(definition);
         let fresh = TakenName { job: definition.id, at: definition.at, is_used: true };
         let taken = self.job_names.entry(name).or_insert(fresh);
         if taken.job == definition.id {

@@ -27,7 +27,9 @@ impl State {
                 self.requests.remove(&key);
             }
         }
-        partitions.iter().map(|partition| self.load(*partition)).collect()
+        let loaded: Vec<Loaded> = partitions.iter().map(|partition| self.load(*partition)).collect();
+        self.watch.load(&loaded);
+        loaded
     }
 
     fn load(&self, partition: PartitionId) -> Loaded {

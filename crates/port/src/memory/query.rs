@@ -1,11 +1,13 @@
 //! Reading.
 
+use rota_core::alert::{Alarm, Key};
 use rota_core::batch::{Attempt, Run};
 use rota_core::id::{AppId, JobId, RunId, Version, WorkerId};
 use rota_core::job::{Definition, JobState};
 use rota_core::worker::{App, Registration, WorkerState};
 
 use super::MemoryStore;
+use crate::alerts::{StoredAlert, StoredNotice};
 use crate::query::{Query, RUNS_MAX, RunFilter};
 use crate::store::{Error, StoredSecret, Token};
 
@@ -22,6 +24,22 @@ impl Query for MemoryStore {
 
     fn secrets(&self) -> Result<Vec<StoredSecret>, Error> {
         self.with(|state| Ok(state.secrets.values().cloned().collect()))
+    }
+
+    fn alerts(&self) -> Result<Vec<StoredAlert>, Error> {
+        self.with(|state| Ok(state.alerts.values().cloned().collect()))
+    }
+
+    fn alarms(&self) -> Result<Vec<(Key, Alarm)>, Error> {
+        self.with(|state| Ok(state.read_alarms()))
+    }
+
+    fn notices(&self) -> Result<Vec<StoredNotice>, Error> {
+        self.with(|state| Ok(state.read_notices()))
+    }
+
+    fn alert_ends(&self, limit: u32) -> Result<Vec<RunId>, Error> {
+        self.with(|state| Ok(state.read_ends(limit)))
     }
 
     fn jobs_with_secrets(&self, after: JobId, limit: u32) -> Result<Vec<Definition>, Error> {

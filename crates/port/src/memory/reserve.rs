@@ -44,6 +44,7 @@ impl State {
                 self.secrets.insert((secret.namespace.clone(), secret.name.clone()), secret.clone());
                 Reserved::Done
             }
+            Reservation::Alert { .. } | Reservation::AlertBack { .. } | Reservation::AlertWork(_) => self.alert(what),
             Reservation::SecretBack { namespace, name } => {
                 let removed = self.secrets.remove(&(namespace.clone(), name.clone()));
                 removed.map_or(Reserved::Unknown, |_| Reserved::Done)

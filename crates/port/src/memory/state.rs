@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use rota_core::alert::{Alarm, Key};
 use rota_core::batch::{Attempt, Exception, Rerun, Run};
 use rota_core::freeze::Freeze;
 use rota_core::id::{AppId, Epoch, JobId, PartitionId, RunId, Seq, WorkerId};
@@ -10,6 +11,7 @@ use rota_core::job::Definition;
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Registration, WorkerState};
 
+use crate::alerts::{StoredAlert, StoredNotice, Watch};
 use crate::history::{StateChange, Term};
 use crate::store::{StoredSecret, Token};
 
@@ -78,6 +80,12 @@ pub struct State {
     pub(super) freezes: BTreeMap<(PartitionId, u64), Freeze>,
     pub(super) reruns: BTreeMap<RunId, Arc<Rerun>>,
     pub(super) merged: BTreeMap<RunId, RunId>,
+    pub(super) alerts: BTreeMap<(String, String), StoredAlert>,
+    pub(super) alerts_next: u32,
+    pub(super) alarms: BTreeMap<Key, Alarm>,
+    pub(super) notices: BTreeMap<u64, StoredNotice>,
+    pub(super) alert_ends: BTreeSet<RunId>,
+    pub(super) watch: Arc<Watch>,
     /// Rows with ids below this may have been swept.
     pub(super) swept: u64,
 }
@@ -105,6 +113,12 @@ impl State {
             freezes: BTreeMap::new(),
             reruns: BTreeMap::new(),
             merged: BTreeMap::new(),
+            alerts: BTreeMap::new(),
+            alerts_next: 1,
+            alarms: BTreeMap::new(),
+            notices: BTreeMap::new(),
+            alert_ends: BTreeSet::new(),
+            watch: Arc::default(),
             swept: 0,
         }
     }

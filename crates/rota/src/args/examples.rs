@@ -73,6 +73,20 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("top", &["rota top failing", "rota top late --since 1h --app etl", "rota top slow --limit 5"]),
     ("freeze", &["rota freeze --reason 'the database is restored'", "rota freeze --reason 'disk full' --app etl"]),
     ("thaw", &["rota thaw", "rota thaw --missed fire_once --app etl"]),
+    (
+        "alert set",
+        &[
+            "rota alert set oncall --feishu '{{secret.FEISHU_URL}}' --when failed,lost --late 5m",
+            "rota alert set mail --mail-server smtp.example:587 --mail-from rota@shop.example --mail-to ops@shop.example \
+             --no-success 1d",
+        ],
+    ),
+    ("alert list", &["rota alert list"]),
+    ("alert show", &["rota alert show oncall"]),
+    ("alert test", &["rota alert test oncall"]),
+    ("alert open", &["rota alert open", "rota alert open --json"]),
+    ("alert ack", &["rota alert ack oncall settle failed"]),
+    ("alert rm", &["rota alert rm oncall"]),
     ("confirm-clock", &["rota confirm-clock"]),
     ("logs", &["rota logs r91", "rota logs r91 --follow --shard 1"]),
     ("kill", &["rota kill r91"]),

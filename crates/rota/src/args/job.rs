@@ -113,6 +113,7 @@ const EDITABLE: &[&str] = &[
     "strategy",
     "labels",
     "delivery",
+    "alerts",
 ];
 
 #[derive(Debug, Clone, Default, Args)]
@@ -175,6 +176,9 @@ pub(crate) struct JobFields {
     /// How fast they are caught up, as in 10/s or 30/m, or `none`
     #[arg(long, value_name = "PACE")]
     pub(crate) misfire_pace: Option<String>,
+    /// An alert that hears of it; may be given again, or `none`
+    #[arg(long = "alert", id = "alerts", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) alerts: Vec<String>,
     /// The handler that a worker of the app runs
     #[arg(long, conflicts_with = "url")]
     pub(crate) handler: Option<String>,

@@ -1,5 +1,6 @@
 //! The command line, as clap reads it. What the words mean is decided where they are used.
 
+mod alert;
 mod cron;
 mod examples;
 mod file;
@@ -14,6 +15,7 @@ use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use alert::{AlertCommand, AlertFields};
 pub(crate) use cron::{CronCommand, CronFields};
 pub(crate) use examples::command;
 pub(crate) use file::{ApplyArgs, ExportArgs, FileArgs};
@@ -110,6 +112,9 @@ pub(crate) enum Ask {
     /// Secrets that jobs use as {{secret.NAME}}
     #[command(subcommand)]
     Secret(SecretCommand),
+    /// Alerts: who is told of what is the matter with jobs
+    #[command(subcommand)]
+    Alert(AlertCommand),
     /// Jobs
     #[command(subcommand)]
     Job(JobCommand),
@@ -247,6 +252,13 @@ mod tests {
             "job edit a --timeout 5m --overlap skip --strategy APP_ROUND_ROBIN --labels disk=ssd --delivery at_most_once",
             "secret set PARTNER --file f",
             "secret list --json",
+            "alert set oncall --feishu {{secret.FEISHU_URL}} --sign {{secret.S}} --when failed,lost --late 5m --language zh",
+            "alert set mail --mail-server smtp:25 --mail-encryption none --mail-from a@b --mail-to c@d,e@f --no-success 1d",
+            "alert test oncall",
+            "alert open --json",
+            "alert ack oncall settle failed",
+            "alert rm oncall --force",
+            "job edit a --alert oncall --alert late",
             "secret rm PARTNER --force",
             "job add ping --every 5s --url http://127.0.0.1/ --bearer {{secret.PARTNER}}",
             "job add a --app e --handler h --cron * --dst-gap skip --dst-overlap both --exclude sat,sun --exclude 12-25",
@@ -307,6 +319,9 @@ mod tests {
         check("cron next * --dst quartz --gap skip", Err(ErrorKind::ArgumentConflict));
         check("cron next * --dialect aws", Err(ErrorKind::InvalidValue));
         check("cron next * --count 100001", Err(ErrorKind::ValueValidation));
+        check("alert set oncall --when failed", Err(ErrorKind::MissingRequiredArgument));
+        check("alert set a --slack x --wecom y --when failed", Err(ErrorKind::ArgumentConflict));
+        check("alert ack a b broken", Err(ErrorKind::InvalidValue));
         check("freeze", Err(ErrorKind::MissingRequiredArgument));
         check("thaw --missed all", Err(ErrorKind::InvalidValue));
         check("top", Err(ErrorKind::MissingRequiredArgument));

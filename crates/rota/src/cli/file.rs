@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use rota_core::time::UnixMs;
-use rota_wire::rest::{App, BATCH_MAX, Batch, BatchDone, Changed, Job, JobChange, JobsNamed, Page, Server};
+use rota_wire::rest::{Alert, App, BATCH_MAX, Batch, BatchDone, Changed, Job, JobChange, JobsNamed, Page, Server};
 use serde::Serialize;
 
 use super::client::{Client, Path};
@@ -114,6 +114,11 @@ pub(crate) async fn run_apply(client: &Client, out: Out, args: &ApplyArgs) -> Re
     let mut refused: Vec<Refused> = all.iter().flat_map(|planned| &planned.plan.jobs).filter_map(refusal).collect();
     // What the plan itself refuses was shown with it.
     let shown = refused.len();
+    for planned in &all {
+        for step in &planned.plan.alerts {
+            let _set: Alert = planned.client.put(Path::of(&["alerts", &step.alert]), &step.put).await?;
+        }
+    }
     for step in all.iter().flat_map(|planned| &planned.plan.apps) {
         let _made: App = client.put(Path::of(&["apps", &step.app]), &step.put).await?;
     }
@@ -248,6 +253,7 @@ async fn make(
     let now = UnixMs::parse_rfc3339(&server.now)
         .map_err(|_| Failure::failed("unexpected_answer", "the server's clock cannot be read"))?;
     let apps: Vec<App> = client.all(Path::of(&["apps"]), usize::MAX).await?;
+    let alerts: Page<Alert> = client.get(Path::of(&["alerts"])).await?;
     let mut jobs = BTreeMap::new();
     if let Some(name) = &source.manages {
         for job in all_jobs(client, Some(name), None).await? {
@@ -263,7 +269,15 @@ async fn make(
         found.extend(page.items);
     }
     jobs.extend(found.into_iter().map(|job| (job.spec.name.clone(), job)));
-    let view = View { file: source.manages.clone(), jobs, apps, zone: server.timezone, now, beside: beside.clone() };
+    let view = View {
+        file: source.manages.clone(),
+        jobs,
+        apps,
+        alerts: alerts.items,
+        zone: server.timezone,
+        now,
+        beside: beside.clone(),
+    };
     let wish = Wish { prune: args.prune, take_over: args.take_over };
     // The namespace of the call is that of jobs whose file names none.
     let mut wanted = source.wanted.clone();
@@ -285,6 +299,7 @@ async fn all_jobs(client: &Client, managed_by: Option<&str>, app: Option<&str>) 
 pub(crate) async fn run_export(client: &Client, out: Out, args: &ExportArgs) -> Result<(), Failure> {
     let mut jobs = all_jobs(client, args.managed_by.as_deref(), args.app.as_deref()).await?;
     let apps: Vec<App> = client.all(Path::of(&["apps"]), usize::MAX).await?;
+    let alerts: Page<Alert> = client.get(Path::of(&["alerts"])).await?;
     jobs.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
     let hides =
         |job: &Job| job.spec.http.as_ref().is_some_and(|http| http.headers.values().any(|value| value == "***"));
@@ -293,6 +308,7 @@ pub(crate) async fn run_export(client: &Client, out: Out, args: &ExportArgs) -> 
     let export = Export {
         name: args.managed_by.as_deref(),
         namespace: client.namespace(),
+        alerts: &alerts.items,
         apps: &apps,
         jobs: &jobs,
         left_out: &left_out,

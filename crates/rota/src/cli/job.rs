@@ -70,6 +70,7 @@ fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
     set(&mut spec.at, fields.at.clone());
     narrow::apply(spec, &fields);
     overlap::apply(spec, &fields);
+    narrow::lay_list(&mut spec.alerts, &fields.alerts);
     set(&mut spec.timezone, fields.timezone);
     set(&mut spec.delivery, fields.delivery);
     set(&mut spec.shards, fields.shards.map(|count| Shards { count }));
@@ -229,6 +230,7 @@ fn describe(job: &Job) -> String {
     }
     facts.push(("overlap", spec.overlap.as_ref().map(overlap::fact).unwrap_or_default()));
     facts.push(("delivery", spec.delivery.clone().unwrap_or_default()));
+    facts.push(("alerts", spec.alerts.join(", ")));
     facts.push(("changed", format!("{} by {}", shown::time(&job.at), job.by)));
     let kept = facts.into_iter().filter(|(_, fact)| !fact.is_empty());
     kept.map(|(about, fact)| format!("{about:<9} {}\n", one_line(&fact))).collect()

@@ -1,5 +1,6 @@
 //! The commands: what was asked becomes a call, the answer a table or JSON. Only `cron` needs no server.
 
+pub(crate) mod alert;
 pub(crate) mod app;
 pub(crate) mod backup;
 pub(crate) mod client;

@@ -68,7 +68,7 @@ fn lay(place: &mut Option<String>, flag: Option<&String>) {
     }
 }
 
-fn lay_list(place: &mut Vec<String>, flags: &[String]) {
+pub(super) fn lay_list(place: &mut Vec<String>, flags: &[String]) {
     if !flags.is_empty() {
         *place = flags.iter().filter(|text| *text != NONE).cloned().collect();
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rota_wire::rest::JobSpec;
+use rota_wire::rest::{AlertSpec, JobSpec};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -37,7 +37,15 @@ pub(crate) fn changes(before: &JobSpec, after: &JobSpec) -> Vec<KeyChange> {
     changes
 }
 
-fn keys(spec: &JobSpec) -> BTreeMap<String, Value> {
+/// The keys in which two alert rules differ, in order.
+pub(crate) fn differences(before: &AlertSpec, after: &AlertSpec) -> Vec<KeyChange> {
+    let (mut before, mut after) = (keys(before), keys(after));
+    let all: std::collections::BTreeSet<String> = before.keys().chain(after.keys()).cloned().collect();
+    let change = |key: String| KeyChange { before: before.remove(&key), after: after.remove(&key), key };
+    all.into_iter().map(change).filter(|change| change.before != change.after).collect()
+}
+
+fn keys(spec: &impl Serialize) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     flatten("", serde_json::to_value(spec).expect("a specification is plain data"), &mut flat);
     flat

@@ -1,12 +1,14 @@
 //! A job file from jobs: sorted, stable, and read back as what it was written from.
 
-use rota_wire::rest::{App, Job, JobSpec};
+use rota_wire::rest::{Alert, App, Job, JobSpec};
 use serde_json::{Map, Value};
 
 /// What is exported.
 pub(crate) struct Export<'e> {
     pub(crate) name: Option<&'e str>,
     pub(crate) namespace: &'e str,
+    /// Of these, those that the jobs name.
+    pub(crate) alerts: &'e [Alert],
     pub(crate) apps: &'e [App],
     /// In order of their names.
     pub(crate) jobs: &'e [Job],
@@ -31,6 +33,15 @@ pub(crate) fn file(export: &Export<'_>) -> String {
         text.push_str(&format!("name: {}\n", scalar(name)));
     }
     text.push_str(&format!("namespace: {}\n", scalar(export.namespace)));
+    let named = |alert: &&Alert| export.jobs.iter().any(|job| job.spec.alerts.contains(&alert.name));
+    let alerts: Vec<&Alert> = export.alerts.iter().filter(named).collect();
+    if !alerts.is_empty() {
+        text.push_str("alerts:\n");
+        for alert in alerts {
+            let spec = serde_json::to_value(&alert.spec).expect("plain data");
+            entry(&alert.name, &spec, 2, &mut text);
+        }
+    }
     let used = |app: &&App| export.jobs.iter().any(|job| job.spec.app.as_ref() == Some(&app.name));
     let mut apps: Vec<&App> = export.apps.iter().filter(used).collect();
     apps.sort_by(|a, b| a.name.cmp(&b.name));

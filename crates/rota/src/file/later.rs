@@ -4,7 +4,6 @@
 
 /// The key, and what does today what it would do.
 const LATER: &[(&str, &str)] = &[
-    ("alerts", "watch the metrics instead, see docs/metrics.md"),
     ("event_tasks", "leave it out"),
     ("after", "leave it out, and let the first job trigger the second through the API"),
     ("on_loss", "leave it out"),

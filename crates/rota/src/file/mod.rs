@@ -3,6 +3,7 @@
 //!
 //! Everything here is pure. Asking a server, and carrying a plan out, is the command's part (`cli::file`).
 
+pub(crate) mod alerts;
 pub(crate) mod calendars;
 mod diff;
 pub(crate) mod emit;

@@ -11,6 +11,7 @@ use rota_wire::rest::{self, JobChange, JobSpec, Op};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::alerts::{self, AlertStep};
 use super::diff::{KeyChange, changes};
 use super::wanted::{self, Wanted};
 
@@ -22,6 +23,8 @@ pub(crate) struct View {
     pub(crate) jobs: BTreeMap<String, rest::Job>,
     /// Apps that are there.
     pub(crate) apps: Vec<rest::App>,
+    /// Alert rules that are there.
+    pub(crate) alerts: Vec<rest::Alert>,
     /// Zone of jobs that name none.
     pub(crate) zone: String,
     pub(crate) now: rota_core::time::UnixMs,
@@ -53,6 +56,7 @@ pub(crate) struct Wish {
 pub(crate) struct Plan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
+    pub(crate) alerts: Vec<AlertStep>,
     pub(crate) apps: Vec<AppStep>,
     /// In the order of the file; what is not in it any more comes last.
     pub(crate) jobs: Vec<Step>,
@@ -144,7 +148,8 @@ impl Does {
 impl Plan {
     /// Whether carrying it out would change anything, or would want to.
     pub(crate) fn has_changes(&self) -> bool {
-        !self.apps.is_empty() || self.jobs.iter().any(|step| !matches!(step.does, Does::Nothing | Does::Leave))
+        let is_beside = !self.apps.is_empty() || !self.alerts.is_empty();
+        is_beside || self.jobs.iter().any(|step| !matches!(step.does, Does::Nothing | Does::Leave))
     }
 
     pub(crate) fn count(&self, does: Does) -> usize {
@@ -155,6 +160,7 @@ impl Plan {
 /// Works the plan out. A job that no server would accept is a mistake of the file, returned with its index.
 pub(crate) fn plan(file: &Wanted, view: &View, wish: Wish) -> Result<Plan, Vec<(usize, Error)>> {
     let apps = app_steps(file, view);
+    let alerts = alerts::steps(&file.alerts, &view.alerts);
     let mut mistakes = Vec::new();
     let mut jobs = Vec::with_capacity(file.jobs.len());
     for (index, job) in file.jobs.iter().enumerate() {
@@ -173,7 +179,7 @@ pub(crate) fn plan(file: &Wanted, view: &View, wish: Wish) -> Result<Plan, Vec<(
         jobs.extend(gone.filter(|job| !is_named(&job.spec.name)).map(|job| gone_step(job, wish)));
     }
     let year = view.now.to_string().chars().take(4).collect();
-    Ok(Plan { file: view.file.clone(), apps, jobs, year })
+    Ok(Plan { file: view.file.clone(), alerts, apps, jobs, year })
 }
 
 fn app_steps(file: &Wanted, view: &View) -> Vec<AppStep> {

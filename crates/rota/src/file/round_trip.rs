@@ -199,6 +199,7 @@ fn policy() -> BoxedStrategy<Value> {
     object(vec![
         ("overlap", maybe(one_of(&["allow", "skip"]))),
         ("delivery", maybe(one_of(&["at_least_once", "at_most_once"]))),
+        ("alerts", maybe(Just(json!(["oncall", "late"])).boxed())),
         ("retry", maybe(retry)),
         ("timeout", maybe(timeout)),
         ("paused", maybe(any::<bool>().prop_map(Value::from).boxed())),
@@ -270,7 +271,7 @@ proptest! {
             .collect();
         let in_order: Vec<rest::Job> = jobs.values().cloned().collect();
         let apps = [etl()];
-        let export = Export { name: file, namespace: "default", apps: &apps, jobs: &in_order, left_out: &[] };
+        let export = Export { name: file, namespace: "default", alerts: &[], apps: &apps, jobs: &in_order, left_out: &[] };
         let text = emit::file(&export);
         let parsed = Parsed::of(&text).unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{text}"));
         let wanted = parsed.wanted(&Calendars::default()).unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{text}"));
@@ -279,6 +280,7 @@ proptest! {
             file: file.map(str::to_owned),
             jobs,
             apps: apps.to_vec(),
+            alerts: Vec::new(),
             zone: ZONE.to_owned(),
             now: NOW,
             beside: Beside::default(),

@@ -16,8 +16,9 @@ pub(crate) fn schema() -> Value {
     let all = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
     let job = job(&all);
     let app = all.get("AppPut").cloned().unwrap_or_default();
+    let alert = json!({"$ref": format!("{COMPONENTS}AlertSpec")});
     let mut needed = BTreeMap::new();
-    for part in [&job, &app, &json!({"$ref": format!("{COMPONENTS}Calendar")})] {
+    for part in [&job, &app, &alert, &json!({"$ref": format!("{COMPONENTS}Calendar")})] {
         collect(part, &all, &mut needed);
     }
     let mut schema = json!({
@@ -34,6 +35,10 @@ pub(crate) fn schema() -> Value {
                 "description": "The name by which the file manages its jobs; absent: the file's own, without its ending."
             },
             "defaults": {"$ref": "#/$defs/Job", "description": "Keys of jobs, for those that do not have them."},
+            "alerts": {
+                "type": "object", "additionalProperties": alert,
+                "description": "Alert rules by name; jobs name those that hear of them."
+            },
             "calendars": {
                 "type": "object", "additionalProperties": {"$ref": format!("{COMPONENTS}Calendar")},
                 "description": "Calendars by name, for jobs of all files of the call."

@@ -32,6 +32,11 @@ impl Style {
 /// The whole plan, with a summary as its last line.
 pub(crate) fn text(plan: &Plan, style: Style) -> String {
     let mut text = String::new();
+    for step in &plan.alerts {
+        let head = format!("{} {:<7} alert {}", sign(step.does), step.does.word(), step.alert);
+        text.push_str(&format!("{}\n", style.paint(step.does, &head)));
+        step.changes.iter().for_each(|change| text.push_str(&line(change)));
+    }
     for step in &plan.apps {
         let head = format!("{} {:<7} app {}", sign(step.does), step.does.word(), step.app);
         text.push_str(&format!("{}\n", style.paint(step.does, &head)));
@@ -142,6 +147,10 @@ pub(crate) fn summary(plan: &Plan) -> String {
         (count > 0).then(|| format!("{} {words}", grouped(count as u64)))
     };
     let mut parts: Vec<String> = said.into_iter().filter_map(of).collect();
+    if !plan.alerts.is_empty() {
+        let end = if plan.alerts.len() == 1 { "" } else { "s" };
+        parts.insert(0, format!("{} alert{end}", plan.alerts.len()));
+    }
     if !plan.apps.is_empty() {
         parts.insert(0, format!("{} app{}", plan.apps.len(), if plan.apps.len() == 1 { "" } else { "s" }));
     }

@@ -5,6 +5,7 @@
 
 use rota_wire::rest::{AppPut, JobSpec};
 
+use super::alerts::{self, Alert};
 use super::calendars::Calendars;
 use super::mistake::Mistake;
 use super::node::{Key, Mark, Node, Value, beginning};
@@ -14,7 +15,7 @@ use super::yaml;
 /// The format that this version reads.
 const VERSION: i64 = 1;
 /// Keys at the top of a file.
-const TOP: [&str; 7] = ["version", "name", "namespace", "defaults", "calendars", "apps", "jobs"];
+const TOP: [&str; 8] = ["version", "name", "namespace", "defaults", "alerts", "calendars", "apps", "jobs"];
 /// Keys of which a job has one: what it gives itself takes the place of any of them among the defaults.
 const ONE_OF: [&[&str]; 2] = [&["cron", "every", "delay", "at"], &["handler", "shell", "http"]];
 /// Keys that belong to one handler's job, and mean nothing for a request.
@@ -35,6 +36,7 @@ pub(crate) struct Wanted {
     /// The name by which the file manages its jobs, if it has one of its own.
     pub(crate) name: Option<String>,
     pub(crate) namespace: Option<String>,
+    pub(crate) alerts: Vec<Alert>,
     pub(crate) apps: Vec<App>,
     /// In the order of the file.
     pub(crate) jobs: Vec<Job>,
@@ -96,9 +98,10 @@ impl Parsed {
         mistakes.extend(top.check_version(self.root.mark));
         let name = top.name("name").unwrap_or_else(|mistake| noted(&mut mistakes, mistake));
         let namespace = top.name("namespace").unwrap_or_else(|mistake| noted(&mut mistakes, mistake));
+        let alerts = alerts::wanted(top.map("alerts", &mut mistakes), &mut mistakes);
         let apps = top.apps(&mut mistakes);
         let jobs = top.jobs(namespace.as_deref().unwrap_or("default"), calendars, &mut mistakes);
-        if mistakes.is_empty() { Ok(Wanted { name, namespace, apps, jobs }) } else { Err(mistakes) }
+        if mistakes.is_empty() { Ok(Wanted { name, namespace, alerts, apps, jobs }) } else { Err(mistakes) }
     }
 }
 

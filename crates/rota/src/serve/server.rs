@@ -13,6 +13,7 @@ use rota_core::trace::Sampler;
 use rota_engine::Engine;
 use rota_engine::clock::Clock;
 use rota_net::http::HttpExecutor;
+use rota_net::message::Messenger;
 use rota_net::policy::Policy;
 use rota_net::url::UrlExecutor;
 use rota_port::executor::{Executor, Outcomes};
@@ -30,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use super::dialer::NetDialer;
 use super::notify::Notify;
 use super::{token, traces};
+use crate::alerts::{self, Alerts};
 use crate::config::{self, Config};
 use crate::exit::Failure;
 use crate::signal::Stop;
@@ -167,9 +169,20 @@ fn load(plan: Plan) -> Result<Loaded, Failure> {
     // Before anything is sent that needs them.
     let secrets = Secrets::open(&*query).map_err(|error| Failure::failed("store", chain(&error)))?;
     let secrets = Arc::new(secrets);
+    let watch = store.watch();
     let (store, sampler) = traces::watch(&plan, Box::new(store), &query)?;
     let engine = start_engine(&plan, store, sampler, clock, (&tls, &secrets))?;
+    let herald = Alerts::start(alerts::Parts {
+        query: Arc::clone(&query),
+        history: past.clone(),
+        intake: Arc::new(engine.handle()),
+        watch,
+        secrets: Arc::clone(&secrets),
+        messenger: Messenger::new(Arc::clone(&plan.policy), Arc::clone(&tls)),
+        clock,
+    });
     let parts = Parts {
+        herald: Arc::new(herald?),
         intake: Arc::new(engine.handle()),
         history: past,
         query,

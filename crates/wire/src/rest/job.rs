@@ -98,6 +98,10 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<words::Delivery>))]
     pub delivery: Option<String>,
+    /// The alert rules of its namespace that hear of it, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 10))]
+    pub alerts: Vec<String>,
     /// Whether it is paused; absent: not for a new job, as it is for an edited one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
