@@ -34,6 +34,7 @@ mod protocol;
 mod restart_under_attempt;
 mod restore;
 mod secrets;
+mod shards;
 mod shell;
 mod shipped;
 mod streams;

@@ -53,6 +53,7 @@ codes! {
     VersionConflict "version_conflict",
     JobDeleted "job_deleted",
     RunEnded "run_ended",
+    ShardEnded "shard_ended",
     RequestConflict "request_conflict",
     RequestOpen "request_open",
     TokenInUse "token_in_use",
@@ -101,6 +102,7 @@ impl Code {
             | Code::AlertInUse
             | Code::JobDeleted
             | Code::RunEnded
+            | Code::ShardEnded
             | Code::RequestConflict
             | Code::RequestOpen
             | Code::TokenInUse
@@ -133,6 +135,7 @@ impl Code {
             Why::JobDeleted | Why::Deleted => Code::JobDeleted,
             Why::RunUnknown => Code::RunUnknown,
             Why::RunEnded => Code::RunEnded,
+            Why::ShardEnded => Code::ShardEnded,
             Why::VersionConflict => Code::VersionConflict,
             Why::WorkerUnknown => Code::WorkerUnknown,
             Why::WorkerIdTaken => Code::WorkerIdTaken,
@@ -143,7 +146,7 @@ impl Code {
             Why::QueueFull => Code::QueueFull,
             Why::Frozen => Code::Frozen,
             Why::ClockSuspect | Why::ClockBehind => Code::NotReady,
-            Why::Invalid => Code::Invalid,
+            Why::Invalid | Why::ShardUnknown => Code::Invalid,
             Why::Misfire
             | Why::Paused
             | Why::Edited
@@ -188,6 +191,10 @@ impl Code {
             | Why::TemplateFailed
             | Why::PresumedGone
             | Why::AttemptsSpent
+            | Why::TargetGone
+            | Why::TooManyWorkers
+            | Why::Partial
+            | Why::QuorumMissed
             | Why::Superseded
             | Why::LateSuccess
             | Why::Unreachable => Code::Refused,

@@ -146,7 +146,8 @@ fn look(state: &State, wanted: Wanted, mut places: Places) -> Result<Look, Refus
     let attempts = state.query.attempts(run.id)?;
     let mut names = Names::new(state);
     let shown = names.run(&run, &attempts)?;
-    let waiting = names.waiting(run.id).first().map(view::waiting);
+    let waiting = names.waiting(run.id).first().copied();
+    let waiting = waiting.map(|waiting| view::waiting(&mut names, &waiting)).transpose()?;
     let mut by_shard: BTreeMap<u32, Vec<&Attempt>> = BTreeMap::new();
     for attempt in &attempts {
         let is_wanted =

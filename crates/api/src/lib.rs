@@ -57,6 +57,8 @@ mod routes;
 mod runs;
 mod secrets;
 mod serve;
+mod shard_story;
+mod shards;
 mod slot_story;
 mod spec;
 mod spread;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::Json as Answer;
 use axum::extract::State as Shared;
 use http::{StatusCode, Uri};
-use rota_core::batch::{AttemptState, Run, RunState};
+use rota_core::batch::{AttemptState, Run};
+use rota_core::id::WorkerId;
 use rota_core::job::{Definition, JobState};
 use rota_core::partition::{Input, RerunOrder};
 use rota_core::why::Why;
@@ -28,6 +29,8 @@ struct Original {
     definition: Definition,
     /// Shards that succeeded, if only the others are wanted.
     reused: Vec<u32>,
+    /// Whose the shards of a broadcast were, if only some of them are wanted.
+    workers: Vec<WorkerId>,
 }
 
 pub(crate) async fn rerun(
@@ -41,8 +44,9 @@ pub(crate) async fn rerun(
     trigger::check_request_id(body.request_id.as_deref())?;
     let failed_shards = body.failed_shards;
     let original = state.read(move |state| original(state, &run, failed_shards)).await?;
-    let Original { run, definition, reused } = original;
+    let Original { run, definition, reused, workers } = original;
     let (job, app) = (definition.id, definition.app);
+    let is_new_set = definition.spec.sharding.rules.is_broadcast && workers.is_empty();
     let shown = rest::Rerun {
         run: String::new(),
         id: 0,
@@ -58,10 +62,18 @@ pub(crate) async fn rerun(
     let (of, slot, param) = (run.id, run.slot, run.param.clone());
     let shared = Arc::clone(&state);
     let make = move |request_id| async move {
-        let order = Box::new(RerunOrder { of, definition, slot, param, reused, request_id });
+        let order = Box::new(RerunOrder { of, definition, slot, param, reused, workers, request_id });
         Made::of(shared.ask(app, move |reply| Input::Rerun { order, reply }).await?)
     };
     let (made, is_repeated) = state.carry(trigger::once(state.clone(), job, body.request_id, hash, make)).await?;
+    let mut shown = shown;
+    if is_new_set {
+        // One for every worker that is eligible now, however many there were.
+        let run = made.run;
+        let found = state.read(move |state| Ok(state.query.run(run)?)).await?;
+        let shards = found.map_or(shown.shards, |run| run.shards);
+        (shown.shards, shown.shards_run) = (shards, shards);
+    }
     let status = if is_repeated { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Answer(rest::Rerun { run: made.run.to_string(), id: made.run.0, is_repeated, ..shown })))
 }
@@ -81,15 +93,18 @@ fn original(state: &State, run: &str, failed_shards: bool) -> Result<Original, R
         return Err(Refusal::from(Why::JobDeleted));
     }
     let definition = history::version(state, &current, run.version.0)?;
-    let mut reused = Vec::new();
+    let (mut reused, mut workers) = (Vec::new(), Vec::new());
     if failed_shards {
         reused = succeeded(state, &run)?;
-        if run.state == RunState::Success || reused.len() == run.shards as usize {
+        if reused.len() == run.shards as usize {
             return Err(Refusal::new(Code::NothingToRerun, format!("every shard of {} succeeded", run.id))
                 .hint(format!("to run it again as a whole: rota rerun {}", run.id)));
         }
     }
-    Ok(Original { run, definition, reused })
+    if !reused.is_empty() {
+        workers = state.history.shards(run.id)?.map(|shards| shards.workers.clone()).unwrap_or_default();
+    }
+    Ok(Original { run, definition, reused, workers })
 }
 
 /// The shards of a run that succeeded, by themselves or in a run that it repeated.
@@ -103,6 +118,9 @@ fn succeeded(state: &State, run: &Run) -> Result<Vec<u32>, Refusal> {
     shards.extend(states.into_iter().filter(|(_, is_good)| *is_good).map(|(shard, _)| shard));
     if let Some(rerun) = state.history.rerun(run.id)? {
         shards.extend(&rerun.reused);
+    }
+    if let Some(noted) = state.history.shards(run.id)? {
+        shards.retain(|shard| noted.settled(*shard).is_none());
     }
     Ok(shards.into_iter().collect())
 }

@@ -86,13 +86,14 @@ pub(crate) async fn get(
         let mut names = Names::new(state);
         let zone = names.job(run.job, Some(run.version))?.zone;
         let shown = names.run(&run, &attempts)?;
+        let waiting = names.waiting(run.id).to_vec();
         let (attempts, attempts_next) = part(List::Attempts, attempts, attempt_key, None, ATTEMPTS_IN_RUN_MAX);
         Ok(rest::RunDetail {
             run: shown,
             param: run.param.as_deref().map(str::to_owned),
             attempts: attempts.iter().map(|attempt| names.attempt(attempt, &zone)).collect::<Result<_, _>>()?,
             attempts_next,
-            waiting: names.waiting(run.id).iter().map(view::waiting).collect(),
+            waiting: waiting.iter().map(|shard| view::waiting(&mut names, shard)).collect::<Result<_, _>>()?,
         })
     });
     Ok(Answer(detail.await?))
@@ -230,14 +231,17 @@ pub(crate) async fn kill(
     Path(run): Path<String>,
     uri: Uri,
 ) -> Result<Answer<rest::Killed>, Refusal> {
-    Args::read(&uri, &[])?;
+    let shard: Option<u32> = Args::read(&uri, &["shard"])?.number("shard")?;
     let found = state.read(move |state| view::find_run(state, &run)).await?;
     if found.state.is_terminal() {
         return Err(Refusal::from(Why::RunEnded));
     }
+    if let Some(shard) = shard {
+        check_shard(&found, shard)?;
+    }
     let shared = state.clone();
     let (run, app) = (found.id, found.app);
-    let answer = state.carry(async move { shared.ask(app, move |reply| Input::Kill { run, reply }).await });
+    let answer = state.carry(async move { shared.ask(app, move |reply| Input::Kill { run, shard, reply }).await });
     // Its row was there a moment ago, so what the machine no longer has open has ended meanwhile.
     let ended =
         |refusal: Refusal| if refusal.code == Code::RunUnknown { Refusal::from(Why::RunEnded) } else { refusal };
@@ -250,5 +254,5 @@ pub(crate) async fn kill(
         let run = state.query.run(run)?.unwrap_or(found);
         Ok(Names::new(state).run(&run, &state.query.attempts(run.id)?)?.state)
     });
-    Ok(Answer(rest::Killed { run: run.to_string(), id: run.0, state: now.await? }))
+    Ok(Answer(rest::Killed { run: run.to_string(), id: run.0, shard, state: now.await? }))
 }

@@ -26,6 +26,7 @@ use crate::duration;
 use crate::misfire;
 use crate::nearest::did_you_mean;
 use crate::refusal::Refusal;
+use crate::shards;
 use crate::when;
 
 /// What stands for a header's value where it is not shown.
@@ -65,6 +66,7 @@ pub(crate) fn read(job: &rest::JobSpec, server_zone: &str) -> Result<Spec, Refus
     let duration = |field: &str, text: &Option<String>| text.as_deref().map(|t| duration::parse(field, t)).transpose();
     let retry = job.retry.clone().unwrap_or_default();
     let route = job.route.clone().unwrap_or_default();
+    let (shards, sharding) = shards::read(job.shards.as_ref())?;
     Ok(Spec {
         schedule: read_when(job)?,
         zone: job.timezone.clone().unwrap_or_else(|| server_zone.to_owned()),
@@ -80,7 +82,8 @@ pub(crate) fn read(job: &rest::JobSpec, server_zone: &str) -> Result<Spec, Refus
             attempt_ms: duration("timeout.attempt", &timeout.attempt)?,
             run_ms: duration("timeout.run", &timeout.run)?,
         },
-        shards: job.shards.as_ref().map_or(1, |shards| shards.count),
+        shards,
+        sharding,
         delivery: word("delivery", job.delivery.as_deref(), &DELIVERIES)?,
         dst: when::read_dst(job.dst.as_ref())?,
         calendar: when::read_calendar(job.calendar.as_ref()),
@@ -100,6 +103,7 @@ fn read_retry(retry: &rest::Retry) -> Result<Retry, Refusal> {
         cap_ms: duration("retry.cap", &retry.cap)?,
         jitter: retry.jitter.unwrap_or(false),
         when: retry.when.as_deref().map(read_ends).transpose()?.unwrap_or_default(),
+        elsewhere: retry.elsewhere.unwrap_or(false),
     })
 }
 
@@ -147,6 +151,7 @@ fn write_retry(retry: Retry) -> rest::Retry {
         cap: retry.cap_ms.map(duration::print),
         jitter: retry.jitter.then_some(true),
         when: (retry.when != retry::When::default()).then(|| ends.collect()),
+        elsewhere: retry.elsewhere.then_some(true),
     }
 }
 
@@ -410,7 +415,7 @@ pub(crate) fn write(spec: &Spec, name: &str, app: (&str, &str), state: JobState,
         attempt: spec.timeout.attempt_ms.map(duration::print),
         run: spec.timeout.run_ms.map(duration::print),
     });
-    job.shards = (spec.shards != 1).then_some(rest::Shards { count: spec.shards });
+    job.shards = shards::write(spec.shards, &spec.sharding);
     job.delivery = spec.delivery.map(|delivery| word_of(&DELIVERIES, delivery));
     job.paused = (state == JobState::Paused).then_some(true);
     job

@@ -56,6 +56,14 @@ fn what_users_write_reads_back_as_they_wrote_it() {
             "retry": {"max": 3, "first": "10s", "backoff": "exponential", "cap": "5m", "jitter": true, "when": ["timeout", "lost"]},
             "timeout": {"start": "1m", "attempt": "1500ms", "run": "1h"},
             "shards": {"count": 8}, "delivery": "at_most_once"}),
+        json!({"name": "a", "app": "etl", "handler": "h", "shards": "broadcast"}),
+        json!({"name": "a", "app": "etl", "handler": "h",
+            "shards": {"broadcast": true, "success": {"quorum": "60%"}, "on_loss": "reassign"}}),
+        json!({"name": "a", "app": "etl", "handler": "h", "retry": {"max": 1, "elsewhere": true},
+            "shards": {"count": 3, "success": {"quorum": 2}, "on_loss": "fail"}}),
+        json!({"name": "a", "app": "etl", "handler": "h", "shards": {"params": ["a", "b"], "success": "best_effort"}}),
+        json!({"name": "a", "app": "etl", "handler": "h", "param": "x={{shard.param}}", "shards": {"params": ["a"]}}),
+        json!({"name": "a", "http": {"get": "http://h/{{shard.param}}"}, "shards": {"params": ["a", "b"]}}),
     ] {
         let (job, spec) = accept(body.clone()).unwrap();
         let name = job.app.as_deref().unwrap_or(App::URL);
@@ -84,6 +92,8 @@ fn each_mistake_names_its_field_and_says_what_would_be_right() {
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         body
     };
+    let url_with =
+        |http: serde_json::Value, shards: serde_json::Value| json!({"name": "a", "http": http, "shards": shards});
     let url = |http: serde_json::Value| json!({"name": "a", "every": "1h", "http": http});
     for (body, field, hint) in [
         (handler(json!({"cron": "0 0 30 2 *"})), "cron", "30th of February"),
@@ -140,6 +150,20 @@ fn each_mistake_names_its_field_and_says_what_would_be_right() {
         (handler(json!({"delay": "1h", "misfire": {"policy": "skip"}})), "misfire", "timeout.start"),
         (handler(json!({"shards": {"count": 0}})), "shards.count", ""),
         (handler(json!({"shards": {"count": 1001}})), "shards.count", ""),
+        (handler(json!({"shards": "broadcst"})), "shards", "broadcast"),
+        (handler(json!({"shards": {"broadcast": true, "count": 2}})), "shards.broadcast", "one of the two"),
+        (handler(json!({"shards": {"broadcast": true, "params": ["a"]}})), "shards.params", "shard.index"),
+        (url_with(json!({"get": "http://a.example/"}), json!("broadcast")), "shards.broadcast", "handler"),
+        (url_with(json!({"get": "http://a.example/"}), json!({"count": 2, "on_loss": "fail"})), "shards.on_loss", ""),
+        (handler(json!({"shards": {"count": 3, "params": ["a"]}})), "shards.params", "leave `count` out"),
+        (handler(json!({"param": "x", "shards": {"params": ["a"]}})), "shards.params", "write it"),
+        (handler(json!({"param": "{{shard.param}}"})), "shards.params", "give"),
+        (handler(json!({"shards": {"count": 2, "success": "best"}})), "shards.success", "all, best_effort"),
+        (handler(json!({"shards": {"count": 2, "success": {"quorum": 3}}})), "shards.success", "at most"),
+        (handler(json!({"shards": {"count": 2, "success": {"quorum": "101%"}}})), "shards.success", "60%"),
+        (handler(json!({"shards": {"count": 2, "success": {"quorum": "most"}}})), "shards.success.quorum", "60%"),
+        (handler(json!({"shards": {"count": 2, "on_loss": "resign"}})), "shards.on_loss", "reassign"),
+        (handler(json!({"shards": "broadcast", "retry": {"max": 1, "elsewhere": true}})), "retry.elsewhere", "on_loss"),
         (handler(json!({"retry": {"max": 101}})), "retry.max", ""),
         (handler(json!({"retry": {"max": 1, "first": "-1s"}})), "retry.first", "30s"),
         (handler(json!({"retry": {"max": 1, "when": ["faild"]}})), "retry.when", "failed"),
@@ -238,6 +262,7 @@ fn words_in_the_document_are_those_that_are_read() {
     assert_eq!(words(&OVERLAPS), rest::words::OverlapPolicy::ALL);
     assert_eq!(words(&misfire::POLICIES), rest::words::MisfirePolicy::ALL);
     assert_eq!(words(&STRATEGIES), rest::words::Strategy::ALL);
+    assert_eq!(words(&crate::shards::ON_LOSS), rest::words::OnLoss::ALL);
     assert_eq!(words(&DELIVERIES), rest::words::Delivery::ALL);
     assert_eq!(words(&when::GAPS), rest::words::DstGap::ALL);
     assert_eq!(words(&when::FOLDS), rest::words::DstOverlap::ALL);

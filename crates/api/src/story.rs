@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rota_core::batch::{Attempt, AttemptState, Origin, Run, RunState};
+use rota_core::id::WorkerId;
 use rota_core::job::{Definition, Delivery, Job, JobState, Overlap, Spec, Strategy, Target};
 use rota_core::overlap::Mode;
 use rota_core::partition::Waiting;
@@ -15,6 +16,7 @@ use rota_wire::rest::{Story, StoryLine};
 use crate::duration::human;
 use crate::held;
 use crate::refusal::Refusal;
+use crate::shard_story;
 use crate::slot_story;
 use crate::spec;
 use crate::state::State;
@@ -40,6 +42,9 @@ pub(crate) fn tell(state: &State, run: &Run, attempts: &[Attempt]) -> Result<Sto
     lines.passed(&mut names, run, attempts, job.spec.as_ref())?;
     for line in slot_story::surroundings(&names, run, &job.zone)? {
         lines.say(None, line.about, line.text);
+    }
+    for (at, about, text) in shard_story::lines(&mut names, run, attempts, job.spec.as_ref())? {
+        lines.say(at, about, text);
     }
     lines.tries(&mut names, run, attempts, job.spec.as_ref())?;
     lines.end(run, attempts, job.spec.as_ref());
@@ -168,6 +173,9 @@ impl Lines {
         let cap = names.state.app(run.app)?.map(|app| format!("; cap: {} shards of {}", app.pending_max, app.name));
         self.say(Some(run.at), "gate", format!("{overlap}{}", cap.unwrap_or_default()));
         let Target::Handler { name, .. } = &spec.target else { return Ok(()) };
+        if spec.sharding.rules.is_broadcast {
+            return Ok(());
+        }
         let Some(first) = attempts.iter().min_by_key(|attempt| (attempt.at, attempt.shard, attempt.no)) else {
             return Ok(());
         };
@@ -213,9 +221,11 @@ impl Lines {
         told.sort_by_key(|attempt| (attempt.at, attempt.shard, attempt.no));
         for attempt in told.iter().take(ATTEMPTS_MAX) {
             let before = attempts.iter().find(|other| other.shard == attempt.shard && other.no + 1 == attempt.no);
-            self.attempt(names, run, attempt, before, spec)?;
+            let whereabouts = shard_story::whereabouts(attempt, attempts, spec);
+            self.attempt(names, run, attempt, (before, whereabouts), spec)?;
         }
-        self.waits(run, names.waiting(run.id));
+        let waiting = names.waiting(run.id).to_vec();
+        self.waits(names, run, &waiting)?;
         if told.len() > ATTEMPTS_MAX {
             self.say(None, "tries", format!("and {} more", told.len() - ATTEMPTS_MAX));
         }
@@ -223,12 +233,12 @@ impl Lines {
     }
 
     /// What its shards wait for, those with the same reason in one line.
-    fn waits(&mut self, run: &Run, waiting: &[Waiting]) {
-        let mut by_why: BTreeMap<Why, Vec<&Waiting>> = BTreeMap::new();
+    fn waits(&mut self, names: &mut Names<'_>, run: &Run, waiting: &[Waiting]) -> Result<(), Refusal> {
+        let mut by_why: BTreeMap<(Why, Option<WorkerId>), Vec<&Waiting>> = BTreeMap::new();
         for shard in waiting {
-            by_why.entry(shard.why).or_default().push(shard);
+            by_why.entry((shard.why, shard.worker)).or_default().push(shard);
         }
-        for (why, shards) in by_why {
+        for ((why, worker), shards) in by_why {
             let about = match shards[..] {
                 _ if run.shards == 1 => "waits".to_owned(),
                 [only] => format!("shard {} waits", only.shard),
@@ -238,8 +248,10 @@ impl Lines {
                 Some(ms) => format!("again in {} ({why})", human(i64::try_from(ms).unwrap_or(i64::MAX))),
                 None => view::spelled(why),
             };
-            self.say(None, about, text);
+            let whom = worker.map(|worker| names.worker(worker)).transpose()?;
+            self.say(None, about, whom.map_or_else(|| text.clone(), |whom| format!("for {whom}: {text}")));
         }
+        Ok(())
     }
 
     fn attempt(
@@ -247,7 +259,7 @@ impl Lines {
         names: &mut Names<'_>,
         run: &Run,
         attempt: &Attempt,
-        before: Option<&Attempt>,
+        (before, whereabouts): (Option<&Attempt>, &str),
         spec: Option<&Spec>,
     ) -> Result<(), Refusal> {
         let about = if run.shards > 1 {
@@ -266,7 +278,7 @@ impl Lines {
             }
             _ => "",
         };
-        self.say(Some(attempt.at), about.clone(), format!("dispatched to {worker}{after}{uncharged}"));
+        self.say(Some(attempt.at), about.clone(), format!("dispatched to {worker}{after}{uncharged}{whereabouts}"));
         let state = names.attempt_state(attempt);
         match attempt.ended_at {
             Some(ended) => {
@@ -315,6 +327,9 @@ impl Lines {
                 ),
             ) => view::spelled(why),
             (_, Some(why @ (Why::StartDeadline | Why::SendDeadline))) if attempts.is_empty() => view::spelled(why),
+            (RunState::Lost, why) if shard_story::not_reassigned(why, spec).is_some() => {
+                shard_story::not_reassigned(why, spec).unwrap_or_default()
+            }
             _ if retries == 0 => "retry.max is 0".to_owned(),
             (state, _) if spec.is_some_and(|spec| !spec.retry.when.includes(state)) => {
                 format!("{} is not in retry.when", state.word())

@@ -184,13 +184,14 @@ impl<'s> Names<'s> {
 }
 
 /// A shard that waits.
-pub(crate) fn waiting(waiting: &Waiting) -> rest::Waiting {
-    rest::Waiting {
+pub(crate) fn waiting(names: &mut Names<'_>, waiting: &Waiting) -> Result<rest::Waiting, Refusal> {
+    Ok(rest::Waiting {
         shard: waiting.shard,
         why: waiting.why.word().to_owned(),
         text: waiting.why.text().to_owned(),
+        worker: waiting.worker.map(|worker| names.worker(worker)).transpose()?,
         left_ms: waiting.left_ms,
-    }
+    })
 }
 
 /// A stored job, with its slot that waits, if one does.

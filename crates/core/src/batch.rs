@@ -21,7 +21,7 @@ pub enum RunState {
     Dispatched,
     /// Accepted by a worker.
     Running,
-    /// Every required shard succeeded.
+    /// Every required shard succeeded; with [`Why::Partial`] if others did not.
     Success,
     /// A shard failed.
     Failed,
@@ -343,6 +343,8 @@ pub enum Row {
         /// The run that waited when it came.
         into: RunId,
     },
+    /// What is to be known of a run's shards beside its row and its attempts; replaces what was known.
+    Shards(Arc<Shards>),
     /// Inserts a freeze, or replaces the one with its id.
     Freeze(Box<Freeze>),
     /// Lists a run as open (or with an unreleased attempt) whatever `Batch::floor` says, or removes it from that list.
@@ -363,6 +365,44 @@ pub struct Rerun {
     pub of: RunId,
     /// Shards that are not run again, since they had succeeded; in order.
     pub reused: Vec<u32>,
+}
+
+/// What neither a run's row nor its attempts say of its shards. Most runs have none of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shards {
+    /// The run.
+    pub run: RunId,
+    /// For a broadcast: whose each shard is, in order. Empty for others.
+    pub workers: Vec<WorkerId>,
+    /// Shards that are settled whatever their attempts say, in the order in which that was decided.
+    pub settled: Vec<SettledShard>,
+}
+
+/// A shard that is settled, whatever its attempts say: it was killed by itself, or its worker had gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SettledShard {
+    /// The shard.
+    pub shard: u32,
+    /// How.
+    pub state: RunState,
+    /// Why.
+    pub why: Why,
+    /// When.
+    pub at: UnixMs,
+}
+
+impl Shards {
+    /// Nothing, of a run.
+    #[must_use]
+    pub fn new(run: RunId) -> Shards {
+        Shards { run, workers: Vec::new(), settled: Vec::new() }
+    }
+
+    /// How a shard is settled, if that is said here.
+    #[must_use]
+    pub fn settled(&self, shard: u32) -> Option<&SettledShard> {
+        self.settled.iter().find(|settled| settled.shard == shard)
+    }
 }
 
 /// Rows of one partition that become durable together, fenced and applied once.
@@ -398,6 +438,8 @@ pub struct OpenRun {
     pub is_listed: bool,
     /// What it repeats, if it is of origin [`Origin::Rerun`].
     pub rerun: Option<Arc<Rerun>>,
+    /// What is known of its shards beside that.
+    pub shards: Option<Arc<Shards>>,
 }
 
 /// Everything durable of a partition, as a claim returns it.

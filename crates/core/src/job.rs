@@ -12,6 +12,7 @@ use crate::limits;
 pub use crate::misfire::Misfire;
 pub use crate::overlap::Overlap;
 pub use crate::retry::Retry;
+use crate::shards::{Rules, Sharding};
 pub use crate::target::Target;
 use crate::template::Templates;
 use crate::time::UnixMs;
@@ -58,6 +59,9 @@ pub struct Spec {
     /// The alert rules of its namespace that hear of it, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<String>,
+    /// What its shards are given, and what they mean for a run.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sharding: Sharding,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -225,6 +229,8 @@ pub struct Policy {
     pub jitter_ms: u64,
     /// What becomes of slots whose time has passed; none for the default of everything.
     pub misfire: Option<Box<Misfire>>,
+    /// How its shards are made and judged.
+    pub sharding: Rules,
 }
 
 /// The part of a job that is its own: what a dispatch carries.
@@ -279,6 +285,7 @@ impl Spec {
             jitter_ms: 0,
             misfire: Misfire::default(),
             alerts: Vec::new(),
+            sharding: Sharding::default(),
         }
     }
 
@@ -313,6 +320,7 @@ impl Spec {
         }
         self.retry.check()?;
         self.overlap.check(&self.target)?;
+        self.sharding.check(self.shards, &self.target, &self.retry)?;
         let timeout = self.timeout;
         for (field, ms) in [
             ("timeout.start", timeout.start_ms),
@@ -329,7 +337,7 @@ impl Spec {
         self.misfire.check(&self.schedule)?;
         check_alerts(&self.alerts)?;
         let delivery = self.delivery.unwrap_or_else(|| self.target.delivery());
-        let templates = Templates::of(&self.target)?;
+        let templates = Templates::with_params(&self.target, &self.sharding.params)?;
         self.target.check(templates.as_deref())?;
         Ok(Job {
             id,
@@ -347,6 +355,7 @@ impl Spec {
                 delivery,
                 jitter_ms: self.jitter_ms,
                 misfire: (self.misfire != Misfire::default()).then(|| Box::new(self.misfire)),
+                sharding: self.sharding.rules,
             }),
             body: Arc::new(Body { name: name.to_owned(), zone, target: self.target.clone(), templates }),
         })

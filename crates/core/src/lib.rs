@@ -25,6 +25,7 @@ pub mod rate;
 pub mod restore;
 pub mod retry;
 pub mod route;
+pub mod shards;
 pub mod target;
 pub mod template;
 pub mod time;

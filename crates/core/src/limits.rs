@@ -22,6 +22,8 @@ pub const SHARDS_MAX: u32 = 1_000;
 pub const ATTEMPTS_MAX: u32 = 1_000;
 /// Retries a job may ask for.
 pub const RETRIES_MAX: u32 = 100;
+/// Workers that a shard may lose and still be made anew, if its job wants that: it may be what kills them.
+pub const REASSIGNED_MAX: usize = 10;
 /// Longest delay a job may ask for, in any of its durations.
 pub const DURATION_MAX_MS: u64 = 366 * 24 * 3_600_000;
 /// Over how long the starts of a job's runs may be spread.

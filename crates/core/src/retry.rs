@@ -29,6 +29,9 @@ pub struct Retry {
     /// Which ends are tried again.
     #[serde(default)]
     pub when: When,
+    /// Whether a retry goes to another worker than those that failed, if another can take it.
+    #[serde(default)]
+    pub elsewhere: bool,
 }
 
 /// How the pause grows from retry to retry.

@@ -101,6 +101,7 @@ macro_rules! store_suite {
             freezes_are_kept
             reruns_are_linked
             merged_runs_name_what_stands_for_them
+            shards_are_noted
             terms_are_noted
         }
     };

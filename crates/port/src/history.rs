@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rota_core::batch::{Exception, Origin, Rerun, Run, RunState};
+use rota_core::batch::{Exception, Origin, Rerun, Run, RunState, Shards};
 use rota_core::freeze::Freeze;
 use rota_core::id::{AppId, JobId, PartitionId, RunId, Version};
 use rota_core::job::{Definition, JobState};
@@ -39,6 +39,8 @@ pub trait History: Send + Sync {
     fn rerun(&self, run: RunId) -> Result<Option<Arc<Rerun>>, Error>;
     /// The run that stands for a run of state `merged`.
     fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error>;
+    /// What is known of a run's shards beside its row and its attempts.
+    fn shards(&self, run: RunId) -> Result<Option<Arc<Shards>>, Error>;
     /// The runs that repeat a run, oldest first, at most [`PAST_MAX`].
     fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error>;
 }

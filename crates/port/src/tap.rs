@@ -91,6 +91,7 @@ fn run_of(row: &Row) -> Option<RunId> {
         | Row::Request { .. }
         | Row::Rerun(_)
         | Row::Merged { .. }
+        | Row::Shards(_)
         | Row::Freeze(_)
         | Row::Listed { .. } => None,
     }

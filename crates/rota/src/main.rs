@@ -102,7 +102,7 @@ async fn ask(common: &Common, out: Out, command: Ask) -> Result<(), Failure> {
         Ask::Thaw(args) => cli::freeze::thaw(&client, out, args).await,
         Ask::ConfirmClock => cli::freeze::confirm_clock(&client, out).await,
         Ask::Logs(args) => cli::logs::run(&client, out, args).await,
-        Ask::Kill { run } => cli::run::kill(&client, out, &run).await,
+        Ask::Kill { run, shard } => cli::run::kill(&client, out, &run, shard).await,
         Ask::Workers { app } => cli::worker::list(&client, out, app).await,
     }
 }

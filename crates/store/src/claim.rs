@@ -143,13 +143,15 @@ struct Scan<'s> {
     store: &'s SqliteStore,
     headers: &'s BTreeMap<PartitionId, Header>,
     listed: BTreeMap<RunId, PartitionId>,
+    has_shards: bool,
     recent: Recent,
 }
 
 impl<'s> Scan<'s> {
     fn run(store: &'s SqliteStore, headers: &'s BTreeMap<PartitionId, Header>) -> Result<Recent, Error> {
         let listed = listed(&store.conn, headers).map_err(of)?;
-        let mut scan = Scan { store, headers, listed, recent: Recent::default() };
+        let has_shards = past::has_shards(&store.conn).map_err(of)?;
+        let mut scan = Scan { store, headers, listed, has_shards, recent: Recent::default() };
         for (run, partition) in scan.listed.clone() {
             let segment = store.segments[position(&store.segments, run)].id;
             let sql = format!("SELECT {RUN_COLUMNS} FROM run_{segment} WHERE id = ?1");
@@ -213,7 +215,9 @@ impl<'s> Scan<'s> {
             Origin::Rerun => past::rerun(&self.store.conn, run.id).map_err(of)?,
             Origin::Schedule | Origin::Manual | Origin::Api => None,
         };
-        self.recent.open.entry(partition).or_default().push(OpenRun { run, attempts, definition, is_listed, rerun });
+        let shards = if self.has_shards { past::shards(&self.store.conn, run.id).map_err(of)? } else { None };
+        let open = OpenRun { run, attempts, definition, is_listed, rerun, shards };
+        self.recent.open.entry(partition).or_default().push(open);
         Ok(())
     }
 }

@@ -146,6 +146,7 @@ impl<'s> Writer<'s> {
             Row::JobState { job, state, at, by, reason } => self.set_job(*job, *state, *at, by, reason.as_deref()),
             Row::Rerun(rerun) => past::insert_rerun(self.conn, rerun).map_err(of),
             Row::Merged { run, into } => past::insert_merged(self.conn, *run, *into).map_err(of),
+            Row::Shards(shards) => past::set_shards(self.conn, shards).map_err(of),
             Row::Freeze(freeze) => past::insert_freeze(self.conn, batch.partition, freeze).map_err(of),
             Row::Worker { worker, state } => self.register(worker, *state),
             Row::WorkerState { worker, state } => {

@@ -31,6 +31,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 7, sql: include_str!("../migrations/0007_judged.sql") },
     Migration { version: 8, sql: include_str!("../migrations/0008_rates.sql") },
     Migration { version: 9, sql: include_str!("../migrations/0009_alerts.sql") },
+    Migration { version: 10, sql: include_str!("../migrations/0010_shards.sql") },
 ];
 
 /// Applies what is missing. Before it changes a schema that is in use, it copies the file aside.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use rota_core::batch::{Rerun, Run};
+use rota_core::batch::{Rerun, Run, RunState, SettledShard, Shards};
 use rota_core::freeze::{Freeze, Missed, Thaw};
-use rota_core::id::{AppId, JobId, PartitionId, RunId, Version};
+use rota_core::id::{AppId, JobId, PartitionId, RunId, Version, WorkerId};
 use rota_core::job::Definition;
 use rota_core::limits;
 use rota_core::time::UnixMs;
+use rota_core::why::Why;
 use rota_port::history::{COVERED_MAX, Covered, History, PAST_MAX, Standing, StateChange, StateFilter, Term};
 use rota_port::store::Error;
 use rusqlite::types::Type;
@@ -86,10 +87,11 @@ pub(crate) fn note_sweep(conn: &Connection, start: u64, end: u64) -> rusqlite::R
     let upsert = "INSERT INTO meta (name, value) VALUES (?1, ?2) \
          ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)";
     conn.execute(upsert, params![SWEPT, end.cast_signed()])?;
-    let reruns = "DELETE FROM rerun WHERE run >= ?1 AND run < ?2";
-    conn.execute(reruns, [start.cast_signed(), end.cast_signed()])?;
-    let merged = "DELETE FROM merged WHERE run >= ?1 AND run < ?2";
-    conn.execute(merged, [start.cast_signed(), end.cast_signed()]).map(drop)
+    for table in ["rerun", "merged", "shards"] {
+        let forget = format!("DELETE FROM {table} WHERE run >= ?1 AND run < ?2");
+        conn.execute(&forget, [start.cast_signed(), end.cast_signed()])?;
+    }
+    Ok(())
 }
 
 pub(crate) fn insert_freeze(conn: &Connection, partition: PartitionId, freeze: &Freeze) -> rusqlite::Result<()> {
@@ -158,6 +160,37 @@ pub(crate) fn rerun(conn: &Connection, run: RunId) -> rusqlite::Result<Option<Ar
         Ok(Arc::new(Rerun { run, of: RunId(row.get::<_, i64>(0)?.cast_unsigned()), reused }))
     };
     statement.query_row([run.0.cast_signed()], read).optional()
+}
+
+pub(crate) fn set_shards(conn: &Connection, shards: &Shards) -> rusqlite::Result<()> {
+    let workers: Vec<u32> = shards.workers.iter().map(|worker| worker.0).collect();
+    let settled: Vec<_> = shards.settled.iter().map(|it| (it.shard, it.state, it.why, it.at.0)).collect();
+    let json = "numbers and words are plain data";
+    let workers = serde_json::to_string(&workers).expect(json);
+    let values = params![shards.run.0.cast_signed(), workers, serde_json::to_string(&settled).expect(json)];
+    let sql = "INSERT OR REPLACE INTO shards (run, workers, settled) VALUES (?1, ?2, ?3)";
+    conn.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+/// What is known of a run's shards beside its row and its attempts.
+pub(crate) fn shards(conn: &Connection, run: RunId) -> rusqlite::Result<Option<Arc<Shards>>> {
+    let mut statement = conn.prepare_cached("SELECT workers, settled FROM shards WHERE run = ?1")?;
+    let read = |row: &Row<'_>| {
+        let odd = |column| move |e| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(e));
+        let workers: Vec<u32> = serde_json::from_str(row.get_ref(0)?.as_str()?).map_err(odd(0))?;
+        let settled: Vec<(u32, RunState, Why, i64)> =
+            serde_json::from_str(row.get_ref(1)?.as_str()?).map_err(odd(1))?;
+        let settled =
+            settled.into_iter().map(|(shard, state, why, at)| SettledShard { shard, state, why, at: UnixMs(at) });
+        let workers = workers.into_iter().map(WorkerId).collect();
+        Ok(Arc::new(Shards { run, workers, settled: settled.collect() }))
+    };
+    statement.query_row([run.0.cast_signed()], read).optional()
+}
+
+/// Whether anything is known of any run's shards, so that most stores are not asked for each run.
+pub(crate) fn has_shards(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT 1 FROM shards LIMIT 1")?.exists([])
 }
 
 impl History for SqliteQuery {
@@ -287,6 +320,10 @@ impl History for SqliteQuery {
 
     fn rerun(&self, run: RunId) -> Result<Option<Arc<Rerun>>, Error> {
         self.ask(|conn| rerun(conn, run))
+    }
+
+    fn shards(&self, run: RunId) -> Result<Option<Arc<Shards>>, Error> {
+        self.ask(|conn| shards(conn, run))
     }
 
     fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error> {

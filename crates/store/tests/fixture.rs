@@ -7,7 +7,9 @@
 use std::path::Path;
 
 use rota_core::alert::{Alarm, AlertId, Channel, Event, Facts, Key, Kind, Notice, Rule, Told};
-use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Origin, Rerun, Row, Run, RunState};
+use rota_core::batch::{
+    Attempt, AttemptState, Batch, Exception, Origin, Rerun, Row, Run, RunState, SettledShard, Shards,
+};
 use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
 use rota_core::job::{Definition, JobState, Spec, Target, When};
@@ -143,6 +145,12 @@ fn write(store: &mut dyn Store, schema: u32) {
         let merged = Run { shards: 0, slots: 1, ..run(5, RunState::Merged, Some(Why::Merged)) };
         rows.extend([Row::Merged { run: merged.id, into: open.id }, Row::Run(Box::new(merged))]);
     }
+    if schema >= 10 {
+        let settled = SettledShard { shard: 1, state: RunState::Killed, why: Why::KilledByUser, at: T.plus_ms(3) };
+        rows.push(Row::Shards(
+            Shards { run: open.id, workers: vec![worker, WorkerId(9)], settled: vec![settled] }.into(),
+        ));
+    }
     let (epoch, seq) = (loaded.epoch, Seq(loaded.seq.0 + 1));
     let batch = Batch { partition: PartitionId(0), epoch, seq, at: T.plus_ms(60), mark: T, floor: first + 2, rows };
     store.commit(&[batch]).unwrap();
@@ -271,6 +279,11 @@ fn a_store_of_schema_9_opens_with_everything() {
     past((store, query));
 }
 
+#[test]
+fn a_store_of_schema_10_opens_with_everything() {
+    past(check(10, include_str!("fixtures/v10.sql"), include_str!("fixtures/v10.key.hex")));
+}
+
 fn past((store, query): (MemoryStore, rota_store::SqliteQuery)) {
     assert_eq!(query.terms(), store.terms());
     assert_eq!(query.freezes(), store.freezes());
@@ -291,7 +304,7 @@ fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::Sql
     assert_eq!(loaded[0].jobs.len(), if schema >= 2 { 2 } else { 1 });
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
-    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 4, 5, 5, 5, 5][schema as usize - 1]);
+    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 4, 5, 5, 5, 5, 5][schema as usize - 1]);
     for run in query.runs(&all).unwrap() {
         assert_eq!(query.merged_into(run.id), model.merged_into(run.id));
     }

@@ -66,6 +66,7 @@ mod past;
 mod run;
 mod secret;
 mod server;
+mod shards;
 mod stream;
 mod token;
 mod when;
@@ -75,7 +76,7 @@ pub mod words;
 pub use alert::{Alarm, AlarmAck, Alert, AlertEmail, AlertRemoved, AlertSpec, AlertTested};
 pub use app::{App, AppPut, AppRate, TokenAsk, TokenMade, Valve};
 pub use batch::{BATCH_MAX, Batch, BatchDone, Changed, JobChange, JobsNamed, Op};
-pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Pause, Retry, Route, Shards, Timeout, Trigger, Triggered};
+pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Pause, Retry, Route, Timeout, Trigger, Triggered};
 pub use overlap::{Overlap, OverlapRule};
 pub use past::{
     AuditFinding, AuditLine, AuditSummary, Change, FreezeAsk, Frozen, FrozenNow, JobDiff, JobEvent, LastFailure,
@@ -84,6 +85,7 @@ pub use past::{
 pub use run::{Attempt, Killed, LogWindow, Run, RunDetail, Story, StoryLine, Waiting};
 pub use secret::{Secret, SecretPut, SecretRemoved};
 pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};
+pub use shards::{Portion, Quorum, Shards, Split, Success};
 pub use stream::{Dropped, Followed, LogPart, StreamEnd};
 pub use token::{Token, TokenNew, TokenShown};
 pub use when::{Active, Calendar, Dst, DstRule, Misfire};

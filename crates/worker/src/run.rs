@@ -71,7 +71,7 @@ fn stopped(reason: StopReason) -> (Outcome, &'static str) {
     match reason {
         StopReason::Killed => (Outcome::Killed, "killed"),
         StopReason::Deadline => (Outcome::Timeout, "stopped at its deadline"),
-        StopReason::Leaving => (Outcome::Failed, "stopped because the worker shut down"),
+        StopReason::Leaving => (Outcome::Killed, "stopped because the worker shut down"),
     }
 }
 

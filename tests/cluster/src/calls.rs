@@ -290,6 +290,10 @@ impl World {
         self.started.insert(partition, self.now);
         let verdict = self.checks.life.started(self.store.part(partition), &self.oracle, run, attempt, starts);
         self.note(verdict);
+        let worker = process.and_then(|process| self.fleet.processes[process].registered);
+        let part = self.store.part(partition);
+        let verdict = self.checks.shards.started(part, run, dispatch.shard, worker, attempt);
+        self.note(verdict);
     }
 
     fn put_on_wire_to_url(&mut self, id: u64, errand: Errand) {

@@ -126,9 +126,11 @@ impl World {
         let lived = self.checks.life.applied(part, &changes, &self.oracle);
         let begun = self.checks.rate.applied(part, &changes);
         self.note(begun);
+        let split = self.checks.shards.applied(part, &changes, &self.oracle);
         self.note(covered);
         self.note(missed);
         self.note(lived);
+        self.note(split);
         true
     }
 

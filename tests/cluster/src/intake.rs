@@ -113,6 +113,10 @@ impl World {
         {
             self.killed.insert(*run);
         }
+        if let (Asked::KillShard(run, shard), Answer::Killing) = (&asked, &answer) {
+            let verdict = self.checks.shards.killed(part, *run, *shard);
+            self.note(verdict);
+        }
         self.note(verdict);
         if let Some(process) = process {
             self.deliver_reply(server, process, asked, answer);

@@ -54,6 +54,10 @@ impl Mutant {
                 In::WaitersBeginAtLoad,
                 In::VerdictForgotten,
                 In::PaceIgnored,
+                In::RetriesAnywhere,
+                In::ShardKillForgotten,
+                In::BroadcastToAnyone,
+                In::QuorumShort,
             ];
             all.extend(machine.map(Mutant::Machine));
         }

@@ -13,6 +13,7 @@ use rota_core::misfire::{Pace, Policy};
 use rota_core::overlap::Mode;
 use rota_core::partition::{Input, ReplyTo, RerunOrder};
 use rota_core::retry::{self, Backoff};
+use rota_core::shards::{OnLoss, Success};
 use rota_core::time::UnixMs;
 
 use crate::check::places::is_parked;
@@ -41,7 +42,9 @@ impl World {
         let app = 1 + rng.below(u64::from(URL_APP)) as u32;
         let now_ms = WALL_ZERO_MS + (self.now / 1_000) as i64;
         let misses = self.scenario.misfires.then_some(self.seed.wrapping_add(self.events) ^ u64::from(id.0));
-        let spec = spec(rng, app, now_ms, misses);
+        let mut spec = spec(rng, app, now_ms, misses);
+        split(&mut self.dice.shards, &mut spec);
+        let rng = &mut self.dice.operator;
         let state = if rng.chance(100_000) { JobState::Paused } else { JobState::Enabled };
         let definition = Definition {
             id,
@@ -108,7 +111,9 @@ impl World {
         let now_ms = WALL_ZERO_MS + (self.now / 1_000) as i64;
         let rng = &mut self.dice.operator;
         let misses = self.scenario.misfires.then_some(self.seed.wrapping_add(self.events));
-        let fresh = spec(rng, definition.app.0, now_ms, misses);
+        let mut fresh = spec(rng, definition.app.0, now_ms, misses);
+        split(&mut self.dice.shards, &mut fresh);
+        let rng = &mut self.dice.operator;
         match rng.below(4) {
             0 => {
                 definition.spec.schedule = fresh.schedule;
@@ -118,7 +123,10 @@ impl World {
                 definition.spec.misfire = fresh.misfire;
             }
             1 => definition.spec.overlap = fresh.overlap,
-            2 => definition.spec.shards = fresh.shards,
+            2 => {
+                (definition.spec.shards, definition.spec.sharding) = (fresh.shards, fresh.sharding);
+                definition.spec.retry = fresh.retry;
+            }
             _ => definition.spec = fresh,
         }
         let stale = rng.chance(100_000);
@@ -168,7 +176,10 @@ impl World {
         let (job, slot, shards) = (run.job, run.slot, run.shards);
         let definition = part.jobs[&job].versions[&run.version].clone();
         let left = self.dice.operator.below(u64::from(shards)) as u32;
-        let order = RerunOrder { of, definition, slot, param: None, reused: (0..left).collect(), request_id: None };
+        let reused: Vec<u32> = (0..left).collect();
+        let shards = part.shards.get(&of).filter(|_| left > 0);
+        let workers = shards.map(|shards| shards.workers.clone()).unwrap_or_default();
+        let order = RerunOrder { of, definition, slot, param: None, reused, workers, request_id: None };
         let input = Input::Rerun { order: Box::new(order), reply: ReplyTo(0) };
         self.request_after(500, partition, input, Asked::Rerun(job, of));
     }
@@ -223,7 +234,13 @@ impl World {
             return;
         }
         let (partition, run) = *self.dice.operator.pick(&open);
-        self.request_after(500, partition, Input::Kill { run, reply: ReplyTo(0) }, Asked::Kill(run));
+        let shards = self.store.part(partition).runs[&run].run.shards;
+        if shards > 0 && self.dice.shards.chance(400_000) {
+            let shard = self.dice.shards.below(u64::from(shards)) as u32;
+            let input = Input::Kill { run, shard: Some(shard), reply: ReplyTo(0) };
+            return self.request_after(500, partition, input, Asked::KillShard(run, shard));
+        }
+        self.request_after(500, partition, Input::Kill { run, shard: None, reply: ReplyTo(0) }, Asked::Kill(run));
     }
 
     /// Pauses whatever is enabled, and looks again soon.
@@ -363,6 +380,30 @@ fn misfire(schedule: &When, seed: u64) -> Misfire {
         misfire.pace = *rng.pick(&[None, pace(1_000, 1_000), pace(2, 1_000), pace(1, 1_000)]);
     }
     misfire
+}
+
+/// Some jobs say more of their shards: a broadcast, what must succeed, what becomes of the lost, retries elsewhere.
+fn split(rng: &mut Rng, spec: &mut Spec) {
+    if matches!(spec.target, Target::Url { .. }) {
+        return;
+    }
+    let rules = &mut spec.sharding.rules;
+    rules.on_loss = *rng.pick(&[None, None, Some(OnLoss::Reassign), Some(OnLoss::Fail)]);
+    rules.is_broadcast = rng.chance(200_000);
+    if rules.is_broadcast {
+        spec.shards = 1;
+    } else {
+        spec.retry.elsewhere = rng.chance(500_000);
+    }
+    let quorum = 1 + rng.below(if rules.is_broadcast { 4 } else { u64::from(spec.shards) }) as u32;
+    let percent = 1 + rng.below(100) as u32;
+    rules.success = *rng.pick(&[
+        Success::All,
+        Success::All,
+        Success::Count(quorum),
+        Success::Percent(percent),
+        Success::BestEffort,
+    ]);
 }
 
 /// Some jobs have calendars, bounds and jitter, around now, so that slots meet them.

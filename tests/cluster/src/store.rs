@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use std::sync::Arc;
 
-use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Loaded, OpenRun, Origin, Rerun, Row, Run};
+use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Loaded, OpenRun, Origin, Rerun, Row, Run, Shards};
 use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{
     AppId, AttemptId, Block, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, id_floor,
@@ -88,6 +88,8 @@ pub struct Part {
     pub reruns: BTreeMap<RunId, Arc<Rerun>>,
     /// Which run stands for a merged one.
     pub merged: BTreeMap<RunId, RunId>,
+    /// What is known of the shards of runs.
+    pub shards: BTreeMap<RunId, Arc<Shards>>,
     /// Freezes.
     pub freezes: BTreeMap<u64, Freeze>,
     /// Runs that are not closed, by job.
@@ -115,6 +117,8 @@ pub struct Changes {
     pub defined: Vec<(JobId, Version)>,
     /// Jobs whose state was set, and when.
     pub states: Vec<(JobId, JobState, i64)>,
+    /// Workers that registered, or whose state was set.
+    pub workers_set: BTreeSet<WorkerId>,
     /// Exceptions as they were before they were set.
     pub exceptions: Vec<(JobId, Option<Exception>)>,
 }
@@ -269,6 +273,7 @@ impl Part {
             definition: (!is_current).then(|| job.versions[&row.run.version].clone()),
             is_listed: self.listed.contains(&id),
             rerun: self.reruns.get(&id).cloned(),
+            shards: self.shards.get(&id).cloned(),
         }
     }
 
@@ -314,11 +319,21 @@ impl Part {
             Row::Merged { run, into } => {
                 self.merged.insert(*run, *into);
             }
+            Row::Shards(shards) => {
+                let before = self.shards.insert(shards.run, Arc::clone(shards));
+                let is_kept = |before: &Arc<Shards>| {
+                    before.workers == shards.workers && shards.settled.starts_with(&before.settled)
+                };
+                if before.is_some_and(|before| !is_kept(&before)) {
+                    return Err(Rule::Shards.broken(format!("what was known of the shards of {} changes", shards.run)));
+                }
+            }
             Row::Freeze(freeze) => {
                 self.freezes.insert(freeze.id, (**freeze).clone());
             }
             Row::Worker { worker, state } => {
                 self.workers.insert(worker.id, ((**worker).clone(), *state));
+                changes.workers_set.insert(worker.id);
                 self.registered.insert((worker.id, worker.incarnation));
             }
             Row::WorkerState { worker, state } => {
@@ -326,6 +341,7 @@ impl Part {
                     return Err(Rule::Batch.broken(format!("worker {worker} changes its state and is not known")));
                 };
                 known.1 = *state;
+                changes.workers_set.insert(*worker);
             }
             Row::Exception { job, exception } => {
                 let before = match exception {

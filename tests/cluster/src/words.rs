@@ -90,6 +90,7 @@ fn row(row: &Row) -> String {
         Row::Definition(d) => format!("job {} v{} at {} {:?}", d.id, d.version, d.at, d.state),
         Row::Rerun(rerun) => format!("{} repeats {} without {:?}", rerun.run, rerun.of, rerun.reused),
         Row::Merged { run, into } => format!("{run} is merged into {into}"),
+        Row::Shards(shards) => format!("{} has shards of {:?}, {:?}", shards.run, shards.workers, shards.settled),
         Row::Freeze(freeze) => format!("{freeze:?}"),
         Row::JobState { job, state, at, .. } => format!("job {job} {state:?} at {at}"),
         Row::Worker { worker, state } => format!("w{}.{} {}", worker.id, worker.incarnation, state.word()),

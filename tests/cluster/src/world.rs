@@ -12,6 +12,7 @@ use crate::check::life::Life;
 use crate::check::loss::{Heard, Loss};
 use crate::check::misfire::Misfires;
 use crate::check::reply::Asked;
+use crate::check::shards::Shards;
 use crate::check::{Broken, Verdict};
 use crate::clock::{Clock, Micros, ms};
 use crate::event::{Errand, Event};
@@ -93,6 +94,8 @@ pub struct Dice {
     pub operator: Rng,
     /// Faults.
     pub chaos: Rng,
+    /// How runs are split.
+    pub shards: Rng,
 }
 
 /// The checks that keep something.
@@ -101,6 +104,8 @@ pub struct Checks {
     pub coverage: Coverage,
     /// 3, 4, 5 and 7.
     pub life: Life,
+    /// 7, of more than one shard.
+    pub shards: Shards,
     /// 9.
     pub loss: Loss,
     /// What is missed.
@@ -203,6 +208,7 @@ impl World {
             worker: Rng::new(seed, 3),
             operator: Rng::new(seed, 4),
             chaos: Rng::new(seed, 5),
+            shards: Rng::new(seed, 7),
         };
         let servers = (0..SERVERS).map(|_| server(&scenario, &mut dice.chaos)).collect();
         let slack_ms = scenario.wall_slack_ms();
@@ -214,6 +220,7 @@ impl World {
         let checks = Checks {
             coverage: Coverage::default(),
             life: Life::new(scenario.timing, slack_ms),
+            shards: Shards::new(scenario.send_credits),
             loss: Loss::new(scenario.timing, slack_ms),
             misfires: Misfires::new(&scenario),
             rate: crate::check::rate::Rate::new(scenario.every.clock_step > 0),

@@ -35,6 +35,10 @@ fn planted_bugs_are_caught() {
     check(Mutant::Machine(In::WaitersBeginAtLoad), &[Rule::Overlap]);
     check(Mutant::Machine(In::VerdictForgotten), &[Rule::Misfire]);
     check(Mutant::Machine(In::PaceIgnored), &[Rule::Misfire]);
+    check(Mutant::Machine(In::RetriesAnywhere), &[Rule::Shards]);
+    check(Mutant::Machine(In::ShardKillForgotten), &[Rule::Acknowledged]);
+    check(Mutant::Machine(In::BroadcastToAnyone), &[Rule::Shards]);
+    check(Mutant::Machine(In::QuorumShort), &[Rule::Terminal]);
     check(Mutant::StaleOwnerSends, &[Rule::SendRests]);
     check(Mutant::IdsFromRestoredCounter, &[Rule::Ids]);
     check(Mutant::StoreDoesNotFence, &[Rule::Term]);

@@ -60,9 +60,10 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .refuses(&[Code::RunUnknown, Code::RunAmbiguous])
             .answers(200, "attempts", page::<rest::Attempt>()),
         post("kill_run", "/runs/{run}/kill", runs::kill)
-            .says("Kills a run: durable at once, and its attempts are being stopped.")
+            .says("Kills a run, or one shard of it: durable at once, and what it started is being stopped.")
             .opens(Opens::Admins)
-            .refuses(&[Code::RunUnknown, Code::RunAmbiguous, Code::RunEnded])
+            .args(&[OF_SHARD])
+            .refuses(&[Code::RunUnknown, Code::RunAmbiguous, Code::RunEnded, Code::ShardEnded])
             .answers(200, "the run is being killed", body::<rest::Killed>()),
         get("explain_run", "/runs/{run}/why", runs::why)
             .says("Tells what happened to a run.")

@@ -9,7 +9,7 @@ use super::pipeline::After;
 use super::pools::PoolIx;
 use super::runs::{Attempt, Life, Phase, Run, Shard};
 use crate::batch::{self, Origin, Row, RunState};
-use crate::id::{AttemptId, RunId, Version};
+use crate::id::{AttemptId, RunId, Version, WorkerId};
 use crate::job::{Body, Policy};
 use crate::limits;
 use crate::time::{Now, UnixMs};
@@ -36,6 +36,8 @@ pub(super) struct Order<'o> {
     pub(super) reused: &'o [u32],
     /// It waits for its place among the runs of its job.
     pub(super) waits: bool,
+    /// Whose each shard is, for a broadcast.
+    pub(super) workers: Vec<WorkerId>,
 }
 
 impl Machine {
@@ -53,7 +55,16 @@ impl Machine {
         let live = self.jobs.get(ix);
         let (version, policy, body, pool) = (live.version, live.policy.clone(), live.body.clone(), live.pool);
         let waits = false;
-        self.admit_as(now, ix, Order { version, policy, body, pool, slot, origin, param, first, reused: &[], waits })
+        let workers = match self.set_of(ix) {
+            Ok(workers) => workers,
+            Err(why) => return self.reject(now, ix, slot, origin, param, why),
+        };
+        let reused = &[][..];
+        self.admit_as(
+            now,
+            ix,
+            Order { version, policy, body, pool, slot, origin, param, first, reused, waits, workers },
+        )
     }
 
     /// Makes a run that waits for its place among the runs of its job.
@@ -68,19 +79,29 @@ impl Machine {
         let live = self.jobs.get(ix);
         let (version, policy, body, pool) = (live.version, live.policy.clone(), live.body.clone(), live.pool);
         let (first, reused, waits) = (None, &[][..], true);
-        self.admit_as(now, ix, Order { version, policy, body, pool, slot, origin, param, first, reused, waits })
+        let workers = match self.set_of(ix) {
+            Ok(workers) => workers,
+            Err(why) => return self.reject(now, ix, slot, origin, param, why),
+        };
+        self.admit_as(
+            now,
+            ix,
+            Order { version, policy, body, pool, slot, origin, param, first, reused, waits, workers },
+        )
     }
 
     /// Makes a run of a job, also one of another version than its current one.
     pub(super) fn admit_as(&mut self, now: Now, ix: JobIx, order: Order<'_>) -> RunId {
-        let Order { version, policy, body, pool, slot, origin, param, first, reused, waits } = order;
+        let Order { version, policy, body, pool, slot, origin, param, first, reused, waits, workers } = order;
+        let is_broadcast = !workers.is_empty();
         let id = RunId(self.mint());
         let live = self.jobs.get_mut(ix);
         live.holders += 1;
         if origin == Origin::Schedule {
             live.scheduled_open += 1;
         }
-        let (job, app, shards, strategy) = (live.id, live.app, policy.shards, policy.strategy);
+        let (job, app, strategy) = (live.id, live.app, policy.strategy);
+        let shards = if is_broadcast { u32::try_from(workers.len()).expect("bounded") } else { policy.shards };
         let fresh = shards - u32::try_from(reused.len()).expect("fewer than the shards");
         if !waits {
             self.fleet.add_pending(app, fresh);
@@ -115,6 +136,7 @@ impl Machine {
                 live: 0,
                 unreleased: 0,
                 open_shards: fresh,
+                noted: is_broadcast.then(|| Arc::new(batch::Shards { run: id, workers, settled: Vec::new() })),
             },
         );
         self.runs.add_young(id, now.mono.plus(limits::LONG_RUN_MS));
@@ -130,11 +152,13 @@ impl Machine {
             let worker = match next.take() {
                 Some(worker) => Some(worker),
                 None if has_nobody => None,
+                None if is_broadcast && !planted!(self.config, BroadcastToAnyone) => self.own_worker(now, id, shard),
                 None => self.fleet.pick(pool, strategy, now.mono).ok(),
             };
-            has_nobody |= worker.is_none();
+            has_nobody |= worker.is_none() && !is_broadcast;
             match worker {
                 Some(worker) => chosen.push(self.reserve(now, id, shard, worker)),
+                None if is_broadcast => self.queue(id, shard),
                 None => self.queue_shard(pool, id, shard),
             }
         }
@@ -161,6 +185,10 @@ impl Machine {
         }
         if state == RunState::Pending {
             self.watch_start(now, id);
+        }
+        if is_broadcast {
+            let noted = self.runs.run(id).noted.clone();
+            self.pipeline.write(Row::Shards(noted.expect("a broadcast notes whose its shards are")));
         }
         self.take_place(id);
         if waits {
@@ -214,8 +242,7 @@ impl Machine {
             if self.pipeline.is_full() || self.ids.left() < 2 {
                 return false;
             }
-            let strategy = self.runs.run(id).policy.strategy;
-            match self.fleet.pick(pool, strategy, now.mono) {
+            match self.choose(now, pool, id, shard) {
                 Ok(worker) => {
                     self.fleet.pool_mut(pool).waiting.pop_front();
                     let attempt = self.reserve(now, id, shard, worker);
@@ -229,7 +256,7 @@ impl Machine {
     }
 
     /// Makes the next attempt of a shard on this worker; load and credit count from here on.
-    fn reserve(&mut self, now: Now, run: RunId, shard: u32, worker: WorkerIx) -> AttemptId {
+    pub(super) fn reserve(&mut self, now: Now, run: RunId, shard: u32, worker: WorkerIx) -> AttemptId {
         let no = u32::try_from(self.runs.run(run).shards[shard as usize].attempts.len()).expect("bounded") + 1;
         let id = if shard == 0 && no == 1 { run.first_attempt() } else { AttemptId(self.mint()) };
         if !planted!(self.config, RateIgnored) {
@@ -277,7 +304,7 @@ impl Machine {
     }
 
     /// Puts a new attempt's row into the open batch; it is sent once that is durable.
-    fn write_attempt(&mut self, id: AttemptId) {
+    pub(super) fn write_attempt(&mut self, id: AttemptId) {
         let row = self.attempt_row(id);
         self.pipeline.write(Row::Attempt(Box::new(row)));
         self.pipeline.after(After::Send(id));

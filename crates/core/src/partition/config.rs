@@ -70,6 +70,14 @@ pub enum Mutant {
     VerdictForgotten,
     /// Missed slots are caught up all at once.
     PaceIgnored,
+    /// A retry that is wanted elsewhere goes to whoever is next.
+    RetriesAnywhere,
+    /// A kill of one shard stops its attempt, and is not kept.
+    ShardKillForgotten,
+    /// A shard of a broadcast goes to whoever is next.
+    BroadcastToAnyone,
+    /// A run succeeds with fewer shards than it must have.
+    QuorumShort,
 }
 
 /// Whether a fault is planted; constant `false` in every shipped build.

@@ -41,6 +41,7 @@ impl Machine {
                 self.fleet.rest(pool);
             }
         }
+        is_caught_up &= self.place_pinned(now);
         if self.clock.is_good() {
             is_caught_up &= self.fire_due(now, &mut budget);
         }
@@ -67,7 +68,7 @@ impl Machine {
 
     /// Whether the open batch and the ids have room for a run of this job.
     pub(super) fn may_write(&self, ix: JobIx) -> bool {
-        let shards = u64::from(self.jobs.get(ix).policy.shards);
+        let shards = u64::from(self.shards_max(ix));
         !self.pipeline.is_full() && self.ids.left() > shards + 1
     }
 

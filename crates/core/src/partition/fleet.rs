@@ -4,12 +4,12 @@
 //! There is no counter beside that set; `sending` counts the members of it that hold a send credit,
 //! and [`super::Machine::check`] recounts it. Who may be chosen, and who is, is in [`super::pools`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::pools::{Group, Pools};
 use super::valve::Valve;
-use crate::id::{AppId, AttemptId, Incarnation, WorkerId};
+use crate::id::{AppId, AttemptId, Incarnation, RunId, WorkerId};
 use crate::label::Labels;
 use crate::time::{Mono, UnixMs};
 use crate::why::Why;
@@ -106,6 +106,10 @@ pub(super) struct Fleet {
     pub(super) rate_wakes: Vec<(Mono, AppId)>,
     /// Places of forgotten workers.
     free: Vec<WorkerIx>,
+    /// Shards that wait for one worker and may go to no other, in order.
+    pinned: BTreeMap<WorkerIx, VecDeque<(RunId, u32)>>,
+    /// The same, of workers that are not known any more.
+    orphans: Vec<(RunId, u32)>,
 }
 
 impl Fleet {
@@ -120,6 +124,8 @@ impl Fleet {
             placed: 0,
             rate_wakes: Vec::new(),
             free: Vec::new(),
+            pinned: BTreeMap::new(),
+            orphans: Vec::new(),
         }
     }
 
@@ -379,6 +385,52 @@ impl Fleet {
                 self.seat(ix);
             }
         }
+    }
+
+    /// Why a worker cannot take a task now, if it cannot.
+    pub(super) fn refusal(&mut self, ix: WorkerIx, now: Mono) -> Option<Why> {
+        self.forgive(now);
+        let live = self.worker(ix);
+        if live.state == WorkerState::Online { live.refusal(self.credits) } else { Some(Why::NoWorker) }
+    }
+
+    /// A shard waits for this worker, and for no other; without one, for a worker that is not known any more.
+    pub(super) fn pin(&mut self, ix: Option<WorkerIx>, run: RunId, shard: u32) {
+        match ix {
+            Some(ix) => self.pinned.entry(ix).or_default().push_back((run, shard)),
+            None => self.orphans.push((run, shard)),
+        }
+    }
+
+    pub(super) fn has_pinned(&self) -> bool {
+        !self.pinned.is_empty() || !self.orphans.is_empty()
+    }
+
+    /// Shards whose workers are not known any more.
+    pub(super) fn take_orphans(&mut self) -> Vec<(RunId, u32)> {
+        std::mem::take(&mut self.orphans)
+    }
+
+    /// Workers for which shards wait.
+    pub(super) fn pinned_to(&self) -> Vec<WorkerIx> {
+        self.pinned.keys().copied().collect()
+    }
+
+    pub(super) fn pinned_first(&self, ix: WorkerIx) -> Option<(RunId, u32)> {
+        self.pinned.get(&ix)?.front().copied()
+    }
+
+    pub(super) fn drop_pinned_first(&mut self, ix: WorkerIx) {
+        let Some(queue) = self.pinned.get_mut(&ix) else { return };
+        queue.pop_front();
+        if queue.is_empty() {
+            self.pinned.remove(&ix);
+        }
+    }
+
+    /// Nothing waits for this worker any more; what did.
+    pub(super) fn unpin(&mut self, ix: WorkerIx) -> VecDeque<(RunId, u32)> {
+        self.pinned.remove(&ix).unwrap_or_default()
     }
 
     pub(super) fn trust(&mut self, ix: WorkerIx) {

@@ -49,16 +49,24 @@ impl Machine {
         }
         let Some(verdict) = self.overlap_slot(now, ix, slot) else { return Considered::Covered };
         let live = self.jobs.get(ix);
-        let (app, pool, shards, strategy) = (live.app, live.pool, live.policy.shards, live.policy.strategy);
+        let (app, pool, strategy, sharding) = (live.app, live.pool, live.policy.strategy, live.policy.sharding);
+        let shards = match self.shards_now(ix) {
+            Ok(shards) => shards,
+            Err(Why::TooManyWorkers) => 0, // it is made nonetheless, and says so
+            Err(why) => return Considered::Held(why),
+        };
         let left = self.app_budget(app, budget);
         if let Err(why) = self.may_enter(app, shards, left, budget.server) {
             return Considered::Held(why);
         }
-        // Whoever takes another run's place may have to wait for what that occupies.
-        let first = match self.fleet.pick(pool, strategy, now.mono) {
-            Ok(worker) => Some(worker),
-            Err(_) if verdict == Verdict::Replace => None,
-            Err(why) => return Considered::Held(why),
+        // Whoever takes another run's place may have to wait for what that occupies; a broadcast waits in its shards.
+        let first = match sharding.is_broadcast {
+            true => None,
+            false => match self.fleet.pick(pool, strategy, now.mono) {
+                Ok(worker) => Some(worker),
+                Err(_) if verdict == Verdict::Replace => None,
+                Err(why) => return Considered::Held(why),
+            },
         };
         budget.apps.insert(app, left.saturating_sub(shards));
         budget.server = budget.server.saturating_sub(shards);

@@ -18,6 +18,7 @@ use crate::id::{Block, JobId, RunId, WorkerId};
 use crate::job::{Body, Definition, Delivery, Job, JobState, Overlap, Policy, Retry, Strategy, Target, Timeout};
 use crate::label::Selector;
 use crate::limits;
+use crate::shards::{OnLoss, Rules};
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
 use crate::worker::WorkerState;
@@ -157,7 +158,7 @@ impl Machine {
     }
 
     fn load_run(&mut self, now: Now, open: OpenRun) {
-        let OpenRun { run, attempts, definition, is_listed, rerun } = open;
+        let OpenRun { run, attempts, definition, is_listed, rerun, shards: noted } = open;
         let (policy, body) = self.origin_of(&run, definition.as_ref());
         let pool = self.fleet.pool_of(run.app, &policy, &body.target, now.mono);
         let id = run.id;
@@ -193,6 +194,7 @@ impl Machine {
             live: 0,
             unreleased: 0,
             open_shards: run.shards.max(1),
+            noted,
         };
         for attempt in &attempts {
             if let Some(shard) = live.shards.get_mut(attempt.shard as usize) {
@@ -318,10 +320,12 @@ impl Machine {
     fn load_shard(&mut self, now: Now, id: RunId, shard: u32, rows: &[batch::Attempt], is_reused: bool) {
         let run = self.runs.run(id);
         let is_terminal = run.state.is_terminal();
-        let (killed, is_parked) = (run.killed, run.is_parked);
+        let (decided, is_parked) = (run.decided(shard), run.is_parked);
         let final_state = run.state;
         let own: Vec<&batch::Attempt> = rows.iter().filter(|row| row.shard == shard).collect();
-        let charged = own.iter().rev().skip(1).filter(|row| is_charged(row)).count();
+        let reassigns = run.policy.sharding.on_loss == Some(OnLoss::Reassign);
+        let is_free = |row: &batch::Attempt| reassigns && row.state == AttemptState::Lost;
+        let charged = own.iter().rev().skip(1).filter(|row| is_charged(row) && !is_free(row)).count();
         self.runs.run_mut(id).shards[shard as usize].charged = u32::try_from(charged).expect("bounded");
         let is_settled = own.iter().any(|row| row.why == Some(Why::LateSuccess) || row.state == AttemptState::Success);
         if is_terminal || is_reused {
@@ -331,8 +335,8 @@ impl Machine {
             return;
         }
         let Some(last) = own.last() else {
-            if let Some(why) = killed {
-                self.settle(id, shard, RunState::Killed, Some(why));
+            if let Some((state, why)) = decided {
+                self.settle(id, shard, state, Some(why));
             } else if is_parked {
                 self.runs.run_mut(id).shards[shard as usize].phase = Phase::Parked;
                 self.watch_start(now, id);
@@ -342,7 +346,7 @@ impl Machine {
             return;
         };
         self.runs.run_mut(id).shards[shard as usize].phase = Phase::Active(last.id);
-        if is_settled {
+        if is_settled && decided.is_none() {
             self.settle(id, shard, RunState::Success, None);
         } else if last.state.is_terminal() {
             // Released by its end, not by something that came later: decided as it was then.
@@ -365,6 +369,7 @@ fn unknown(name: &str, shards: u32) -> (Arc<Policy>, Arc<Body>) {
         delivery: Delivery::AtMostOnce,
         jitter_ms: 0,
         misfire: None,
+        sharding: Rules::default(),
     };
     let target = Target::Handler { name: String::new(), param: String::new() };
     (Arc::new(policy), Arc::new(Body::literal(name.to_owned(), Zone::utc(), target)))

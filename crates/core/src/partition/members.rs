@@ -173,6 +173,7 @@ impl Machine {
         let held: Vec<AttemptId> = self.fleet.worker(ix).attempts.iter().copied().collect();
         self.set_worker_state(ix, WorkerState::Offline);
         self.fleet.dismiss(ix);
+        self.release_pinned(now, ix);
         self.timers.add(now.mono.plus(limits::OFFLINE_KEPT_MS), Timer::Silence(ix));
         for id in held {
             if self.runs.attempt(id).is_some_and(|attempt| attempt.incarnation == incarnation) {
@@ -202,6 +203,7 @@ impl Machine {
         let attempts: Vec<AttemptId> = live.attempts.iter().copied().collect();
         if live.state != WorkerState::Offline {
             self.set_worker_state(ix, WorkerState::Offline);
+            self.release_pinned(now, ix);
             self.timers.add(now.mono.plus(limits::OFFLINE_KEPT_MS), Timer::Silence(ix));
         } else if attempts.is_empty() && now.mono.since(live.heard) >= limits::OFFLINE_KEPT_MS {
             self.fleet.forget(ix);

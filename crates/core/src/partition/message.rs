@@ -97,10 +97,12 @@ pub enum Input {
         /// Who waits.
         reply: ReplyTo,
     },
-    /// Kill a run.
+    /// Kill a run, or one shard of it.
     Kill {
         /// The run.
         run: RunId,
+        /// The shard; none for all of them.
+        shard: Option<u32>,
         /// Who waits.
         reply: ReplyTo,
     },
@@ -191,6 +193,8 @@ pub struct RerunOrder {
     pub param: Option<Arc<str>>,
     /// Shards of it that are not run again, in order; not all of them.
     pub reused: Vec<u32>,
+    /// Whose each shard of a broadcast was, if shards of it are left out: the others stay theirs.
+    pub workers: Vec<WorkerId>,
     /// The reserved request that this answers, if there is one.
     pub request_id: Option<Arc<str>>,
 }

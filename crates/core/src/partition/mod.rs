@@ -37,6 +37,7 @@ mod requests;
 mod rerun;
 mod runs;
 mod settle;
+mod shards;
 mod snapshot;
 mod table;
 mod timer;
@@ -137,7 +138,8 @@ impl Machine {
             Input::Rerun { order, reply } => self.rerun(now, *order, reply, out),
             Input::Freeze { app, by, reason, reply } => self.freeze(app, now, by, reason, reply, out),
             Input::Thaw { app, by, missed, reply } => self.thaw(app, now, by, missed, reply, out),
-            Input::Kill { run, reply } => self.kill(now, run, reply, out),
+            Input::Kill { run, shard: None, reply } => self.kill(now, run, reply, out),
+            Input::Kill { run, shard: Some(shard), reply } => self.kill_shard(now, run, shard, reply, out),
             Input::Register { registration, is_reachable, holder, reply } => {
                 self.register(now, *registration, is_reachable, holder, reply, out);
             }

@@ -189,12 +189,12 @@ impl Machine {
         }
     }
 
-    /// A run that waited for its place has one: its shards go into their pool's queue. That it was waited for is the
+    /// A run that waited for its place has one: its shards wait for workers. That it was waited for is the
     /// row's no longer.
     fn begin_waiting(&mut self, id: RunId) {
         let run = self.runs.run_mut(id);
         assert!(std::mem::take(&mut run.is_parked), "only a run that waits begins so");
-        let (app, pool, state) = (run.app, run.pool, run.state);
+        let (app, state) = (run.app, run.state);
         let mut shards = Vec::new();
         for (at, shard) in (0..).zip(&mut run.shards) {
             if shard.phase == Phase::Parked {
@@ -204,7 +204,7 @@ impl Machine {
         }
         for shard in shards {
             self.fleet.add_pending(app, 1);
-            self.queue_shard(pool, id, shard);
+            self.queue(id, shard);
         }
         self.pipeline.write(Row::RunSet { run: id, state, why: None, ended_at: None });
     }

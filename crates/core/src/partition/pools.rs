@@ -173,6 +173,34 @@ impl Fleet {
         (at.blocked, at.blocked_at) = (Some(why), stirred);
     }
 
+    /// The workers of a pool, whether or not they can take a task now, in the order of their registration.
+    pub(super) fn eligible(&mut self, pool: PoolIx) -> Result<Vec<WorkerIx>, Why> {
+        self.refresh(pool);
+        let at = &self.pools.all[pool.0 as usize];
+        let members = self.apps.get(&at.app).map_or(&[][..], |app| &app.groups[at.group].members);
+        if !members.is_empty() {
+            return Ok(members.to_vec());
+        }
+        let why = self.nobody(pool);
+        self.pool_mut(pool).blocked = Some(why);
+        Err(why)
+    }
+
+    /// The emptiest worker of a pool that can take a task now and is none of these.
+    pub(super) fn pick_other(&mut self, pool: PoolIx, but: &[WorkerIx], now: Mono) -> Option<WorkerIx> {
+        self.forgive(now);
+        self.refresh(pool);
+        let at = &self.pools.all[pool.0 as usize];
+        let group = &self.apps.get(&at.app)?.groups[at.group];
+        let able = (0..).zip(&group.members).filter_map(|(place, ix)| match group.standing.seat(place) {
+            Seat::Able(fullness) => Some((fullness, *ix)),
+            Seat::Refused(_) => None,
+        });
+        let other = able.filter(|(_, ix)| !but.contains(ix)).min().map(|(_, ix)| ix)?;
+        self.pool_mut(pool).blocked = None;
+        Some(other)
+    }
+
     /// Whether a choice would fail as the last one did, since nothing has happened.
     pub(super) fn is_blocked(&self, pool: PoolIx) -> bool {
         let at = self.pool(pool);

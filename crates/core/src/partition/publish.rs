@@ -145,13 +145,16 @@ impl Machine {
         let open = self.runs.runs.values().filter(|run| run.open_shards > 0);
         let shards = open.flat_map(|run| (0..).zip(&run.shards).map(move |(at, shard)| (run, at, shard)));
         let waiting = shards.filter_map(|(run, shard, live)| {
-            let (why, left_ms) = match live.phase {
-                Phase::Parked => (Why::Overlap, None),
-                Phase::Waiting => (self.fleet.pool(run.pool).blocked.unwrap_or(Why::NextPass), None),
-                Phase::Backoff(due) => (Why::Backoff, Some(due.since(now.mono))),
+            let (why, worker, left_ms) = match live.phase {
+                Phase::Parked => (Why::Overlap, None, None),
+                Phase::Waiting => {
+                    let (why, worker) = self.waits_for(run.id, shard);
+                    (why, worker, None)
+                }
+                Phase::Backoff(due) => (Why::Backoff, None, Some(due.since(now.mono))),
                 Phase::Active(_) | Phase::Settled(..) => return None,
             };
-            Some(Waiting { run: run.id, job: run.job, shard, why, left_ms })
+            Some(Waiting { run: run.id, job: run.job, shard, why, worker, left_ms })
         });
         waiting.take(LISTED_MAX).collect()
     }

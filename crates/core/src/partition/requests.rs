@@ -125,8 +125,7 @@ impl Machine {
                     Judged::Runs(slot) => slot,
                 },
             };
-            let live = self.jobs.get(ix);
-            let shards = live.policy.shards;
+            let shards = self.shards_max(ix);
             let has_room = fired == 0 || (fired + shards <= CLOSING_SHARDS_MAX && self.may_write(ix));
             if !has_room {
                 self.cover_rest(now, ix, slot, until, Why::Edited);
@@ -378,10 +377,11 @@ impl Machine {
         if live.is_broken {
             return Err(Why::Invalid);
         }
+        let shards = self.shards_now(ix)?;
         let Asked { slot, origin, param, request_id } = asked;
         let verdict = self.overlap(ix, &body, param.as_deref());
         if matches!(verdict, Verdict::Start | Verdict::Replace) {
-            self.may_trigger(now, ix)?;
+            self.may_trigger(now, ix, shards)?;
         }
         if matches!(verdict, Verdict::Replace | Verdict::Await) {
             self.clear_places(now, ix, &body, param.as_deref());
@@ -402,9 +402,9 @@ impl Machine {
     }
 
     /// Whether the rate and the caps let a triggered run of a job enter.
-    fn may_trigger(&self, now: Now, ix: JobIx) -> Result<(), Why> {
+    fn may_trigger(&self, now: Now, ix: JobIx, shards: u32) -> Result<(), Why> {
         let live = self.jobs.get(ix);
-        let (app, shards) = (live.app, live.policy.shards);
+        let app = live.app;
         let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
         if !self.fleet.has_token(app, now.mono) {
             return Err(Why::Rate);

@@ -23,7 +23,7 @@ impl Machine {
     }
 
     fn try_rerun(&mut self, now: Now, order: RerunOrder) -> Result<Answer, Why> {
-        let RerunOrder { of, definition, slot, param, mut reused, request_id } = order;
+        let RerunOrder { of, definition, slot, param, mut reused, workers, request_id } = order;
         let job = definition.id;
         let ix = self.jobs.find(job).ok_or(Why::JobUnknown)?;
         let app = self.jobs.get(ix).app;
@@ -34,9 +34,17 @@ impl Machine {
         if self.jobs.get(ix).is_broken || compiled.app != app {
             return Err(Why::Invalid);
         }
-        reused.retain(|shard| *shard < compiled.policy.shards);
+        let pool = self.fleet.pool_of(app, &compiled.policy, &compiled.body.target, now.mono);
+        let workers = match (compiled.policy.sharding.is_broadcast, workers.is_empty()) {
+            (true, true) => self.broadcast_to(pool)?,
+            (true, false) => workers,
+            (false, _) => Vec::new(),
+        };
+        let shards = if workers.is_empty() { compiled.policy.shards as usize } else { workers.len() };
+        let shards = u32::try_from(shards).expect("bounded");
+        reused.retain(|shard| *shard < shards);
         reused.dedup();
-        let fresh = compiled.policy.shards - u32::try_from(reused.len()).expect("fewer than the shards");
+        let fresh = shards - u32::try_from(reused.len()).expect("fewer than the shards");
         if fresh == 0 || !reused.is_sorted() {
             return Err(Why::Invalid);
         }
@@ -65,7 +73,6 @@ impl Machine {
         if matches!(verdict, Verdict::Replace | Verdict::Await) {
             self.clear_places(now, ix, &compiled.body, param.as_deref());
         }
-        let pool = self.fleet.pool_of(app, &compiled.policy, &compiled.body.target, now.mono);
         let run = self.admit_as(
             now,
             ix,
@@ -80,6 +87,7 @@ impl Machine {
                 first: None,
                 reused: &reused,
                 waits,
+                workers,
             },
         );
         self.pipeline.write(Row::Rerun(Arc::new(Rerun { run, of, reused })));

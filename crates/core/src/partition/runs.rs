@@ -10,8 +10,8 @@ use super::fleet::WorkerIx;
 use super::jobs::JobIx;
 use super::pools::PoolIx;
 use super::table::Table;
-use crate::batch::{AttemptState, Origin, RunState};
-use crate::id::{AppId, AttemptId, Incarnation, JobId, RunId, Version};
+use crate::batch::{self, AttemptState, Origin, RunState};
+use crate::id::{AppId, AttemptId, Incarnation, JobId, RunId, Version, WorkerId};
 use crate::job::{Body, Policy};
 use crate::time::{Mono, UnixMs};
 use crate::why::Why;
@@ -50,6 +50,23 @@ pub(super) struct Run {
     pub(super) unreleased: u32,
     /// Shards that have not been settled.
     pub(super) open_shards: u32,
+    /// What is durable of its shards beside its row and its attempts.
+    pub(super) noted: Option<Arc<batch::Shards>>,
+}
+
+impl Run {
+    /// The worker whose a shard of a broadcast is.
+    pub(super) fn worker_of(&self, shard: u32) -> Option<WorkerId> {
+        self.noted.as_ref()?.workers.get(shard as usize).copied()
+    }
+
+    /// How a shard is settled, whatever its attempts say: with its run, or by itself.
+    pub(super) fn decided(&self, shard: u32) -> Option<(RunState, Why)> {
+        if let Some(why) = self.killed {
+            return Some((RunState::Killed, why));
+        }
+        self.noted.as_ref()?.settled(shard).map(|settled| (settled.state, settled.why))
+    }
 }
 
 /// A part of a run.

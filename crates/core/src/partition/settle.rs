@@ -6,13 +6,14 @@ use rota_cron::Kind;
 
 use super::message::Outcome;
 use super::pipeline::After;
-use super::runs::{Cause, Life, Phase};
+use super::runs::{Cause, Life, Phase, Run, Shard};
 use super::timer::Timer;
 use super::{Machine, planted};
 use crate::batch::{AttemptState, Origin, Row, RunState};
 use crate::id::{AttemptId, RunId};
 use crate::job::{Delivery, JobState};
 use crate::limits;
+use crate::shards::Success;
 use crate::time::Now;
 use crate::why::Why;
 
@@ -116,8 +117,8 @@ impl Machine {
         if matches!(phase, Phase::Settled(..)) {
             return;
         }
-        if let Some(why) = run.killed {
-            self.settle(id, shard, RunState::Killed, Some(why));
+        if let Some((state, why)) = run.decided(shard) {
+            self.settle(id, shard, state, Some(why));
             return;
         }
         let is_spent = run.shards[shard as usize].attempts.len() >= limits::ATTEMPTS_MAX as usize;
@@ -144,14 +145,22 @@ impl Machine {
             AttemptState::Lost if why == Some(Why::InDoubt) && !is_spent && !is_overdue => {
                 self.wait_again(now, id, shard);
             }
-            AttemptState::Lost => self.retry_or_settle(now, id, shard, RunState::Lost, why, true),
+            AttemptState::Lost => self.lost(now, id, shard, why),
             AttemptState::Dispatched | AttemptState::Running | AttemptState::InDoubt | AttemptState::Stopping => {
                 unreachable!("an attempt ends in a final state")
             }
         }
     }
 
-    fn retry_or_settle(&mut self, now: Now, id: RunId, shard: u32, state: RunState, why: Option<Why>, may_retry: bool) {
+    pub(super) fn retry_or_settle(
+        &mut self,
+        now: Now,
+        id: RunId,
+        shard: u32,
+        state: RunState,
+        why: Option<Why>,
+        may_retry: bool,
+    ) {
         let run = self.runs.run(id);
         let live = &run.shards[shard as usize];
         let retry = run.policy.retry;
@@ -172,7 +181,7 @@ impl Machine {
         self.timers.add(due, Timer::Backoff(id, shard));
     }
 
-    fn is_deleted(&self, id: RunId) -> bool {
+    pub(super) fn is_deleted(&self, id: RunId) -> bool {
         let run = self.runs.run(id);
         self.jobs.find_at(run.place, run.job).is_none()
     }
@@ -185,9 +194,9 @@ impl Machine {
         }
         let run = self.runs.run_mut(id);
         run.shards[shard as usize].phase = Phase::Waiting;
-        let (app, pool) = (run.app, run.pool);
+        let app = run.app;
         self.fleet.add_pending(app, 1);
-        self.queue_shard(pool, id, shard);
+        self.queue(id, shard);
         self.watch_start(now, id);
     }
 
@@ -212,7 +221,7 @@ impl Machine {
             self.try_forget(id);
             return;
         }
-        let (state, why) = verdict(run);
+        let (state, why) = verdict(run, planted!(self.config, QuorumShort));
         let (app, origin, slot) = (run.app, run.origin, run.slot);
         let job = self.jobs.find_at(run.place, run.job);
         let run = self.runs.run_mut(id);
@@ -273,7 +282,8 @@ impl Machine {
             (Outcome::Timeout, _) => (AttemptState::Timeout, Some(Why::AttemptTimeout)),
             (Outcome::Killed, Life::Stopping(Cause::Superseded)) => (AttemptState::Killed, Some(Why::Superseded)),
             (Outcome::Killed, Life::Stopping(Cause::Kill(why))) => (AttemptState::Killed, Some(why)),
-            (Outcome::Killed, _) => (AttemptState::Killed, Some(Why::WorkerStopped)),
+            // Nobody asked for it: its worker goes, and the attempt with it.
+            (Outcome::Killed, _) => (AttemptState::Lost, Some(Why::WorkerStopped)),
         };
         self.end(now, id, state, why, message, Place::Released);
     }
@@ -291,7 +301,7 @@ impl Machine {
         let (run, shard) = (attempt.run, attempt.shard);
         let open = self.runs.run(run);
         let phase = open.shards[shard as usize].phase;
-        let is_open = open.killed.is_none() && !matches!(phase, Phase::Settled(..));
+        let is_open = open.decided(shard).is_none() && !matches!(phase, Phase::Settled(..));
         if outcome == Outcome::Success && is_open && !planted!(self.config, LateSuccessIgnored) {
             self.settle(run, shard, RunState::Success, None);
             // A restart finds by this reason that the shard is settled.
@@ -349,10 +359,23 @@ impl Machine {
     }
 }
 
-/// The state of a run whose shards are settled: success only if all succeeded, else the worst.
-fn verdict(run: &super::runs::Run) -> (RunState, Option<Why>) {
+/// The state of a run whose shards are settled: success only if as many succeeded as must, else the worst.
+fn verdict(run: &Run, is_short: bool) -> (RunState, Option<Why>) {
     if let Some(why) = run.killed {
         return (RunState::Killed, Some(why));
+    }
+    let success = run.policy.sharding.success;
+    if success != Success::All {
+        let has_succeeded = |shard: &&Shard| matches!(shard.phase, Phase::Settled(RunState::Success, _));
+        let succeeded = u32::try_from(run.shards.iter().filter(has_succeeded).count()).expect("bounded");
+        let shards = u32::try_from(run.shards.len()).expect("bounded");
+        let required = success.required(shards) - u32::from(is_short);
+        if succeeded >= required {
+            return (RunState::Success, (succeeded < shards).then_some(Why::Partial));
+        }
+        if succeeded == shards {
+            return (RunState::Failed, Some(Why::QuorumMissed)); // there are fewer than must succeed
+        }
     }
     let settled = run.shards.iter().filter_map(|shard| match shard.phase {
         Phase::Settled(state, why) => Some((state, why)),

@@ -153,6 +153,8 @@ pub struct Waiting {
     pub shard: u32,
     /// Why it waits.
     pub why: Why,
+    /// For whom, if it may go to no other.
+    pub worker: Option<WorkerId>,
     /// Milliseconds until its next attempt, if it waits for a time.
     pub left_ms: Option<u64>,
 }

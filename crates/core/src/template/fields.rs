@@ -19,15 +19,48 @@ pub struct Templates {
     url: Option<Template>,
     headers: Vec<(String, Template)>,
     body: Option<Template>,
+    /// What `{{shard.param}}` stands for, by shard; all blank if there is none.
+    shard_params: Vec<String>,
 }
 
 impl Templates {
+    /// Reads those of a target whose shards have these parameters. A handler that is given nothing else is given its
+    /// shard's.
+    pub fn with_params(target: &Target, params: &[String]) -> Result<Option<Box<Templates>>, Invalid> {
+        let mut templates = Templates::of(target)?;
+        let is_blank = matches!(target, Target::Handler { param, .. } if param.is_empty());
+        if !params.is_empty() && is_blank {
+            let whole = Template::parse("{{shard.param}}").map_err(|error| invalid("param", "", error))?;
+            let none = Templates { param: None, url: None, headers: Vec::new(), body: None, shard_params: Vec::new() };
+            templates = Some(Box::new(Templates { param: whole, ..none }));
+        }
+        let is_named = templates.iter().flat_map(|templates| templates.all()).any(Template::names_shard_param);
+        let wrong = match (is_named, params.is_empty()) {
+            (true, true) => {
+                Some(("`{{shard.param}}` is asked for, and no shard has a parameter", "give shards.params"))
+            }
+            (false, false) => {
+                Some(("nothing of the job asks for `{{shard.param}}`", "write it into what the shards are to be given"))
+            }
+            (true, false) | (false, true) => None,
+        };
+        if let Some((message, hint)) = wrong {
+            let (message, hint) = (message.to_owned(), Some(hint.to_owned()));
+            return Err(Invalid { field: "shards.params", message, hint });
+        }
+        if let Some(templates) = &mut templates {
+            templates.shard_params = params.to_vec();
+        }
+        Ok(templates)
+    }
+
     /// Reads those of a target; none if it has none, which is what most have.
     pub fn of(target: &Target) -> Result<Option<Box<Templates>>, Invalid> {
         let read = |field, text: &str| Template::parse(text).map_err(|error| invalid(field, "", error));
         let templates = match target {
             Target::Handler { param, .. } => {
-                Templates { param: read("param", param)?, url: None, headers: Vec::new(), body: None }
+                let param = read("param", param)?;
+                Templates { param, url: None, headers: Vec::new(), body: None, shard_params: Vec::new() }
             }
             Target::Url { url, headers, body, .. } => {
                 let mut read_headers = Vec::new();
@@ -41,6 +74,7 @@ impl Templates {
                     url: read("http.url", url)?,
                     headers: read_headers,
                     body: read("http.body", body)?,
+                    shard_params: Vec::new(),
                 }
             }
         };
@@ -85,6 +119,7 @@ pub fn fill(
         zone: &body.zone,
         shard: send.shard,
         shards: send.shards,
+        shard_param: templates.shard_params.get(send.shard as usize).map_or("", String::as_str),
         run: send.run,
         attempt: send.attempt,
         no: send.no,
@@ -184,6 +219,30 @@ mod tests {
         assert_eq!(filled(handler("part {{shard.index}}"), None).unwrap().param.as_deref(), Some("part 1"));
         assert_eq!(filled(handler("part {{shard.index}}"), Some("{{x")).unwrap().param.as_deref(), Some("{{x"));
         assert_eq!(filled(handler("plain"), None).unwrap().param, None);
+    }
+
+    #[test]
+    fn a_shard_is_given_its_own_parameter() {
+        let body = |target: Target, params: &[&str]| {
+            let mut spec = Spec::new(When::Manual, target);
+            spec.shards = u32::try_from(params.len()).unwrap().max(1);
+            spec.sharding.params = params.iter().map(|param| (*param).to_owned()).collect();
+            spec.compile(JobId::FIRST, Version(1), AppId(1), "ping", JobState::Enabled).map(|job| job.body)
+        };
+        let given = |target, shard| {
+            let mut send = filled(handler("x"), None).unwrap();
+            (send.body, send.shard) = (body(target, &["{{a", "b", "c"]).unwrap(), shard);
+            fill(&mut send, ("shop", "pay"), &|_| None).unwrap();
+            send
+        };
+        assert_eq!(given(handler(""), 0).param.as_deref(), Some("{{a"), "it is no template itself");
+        assert_eq!(given(handler("part {{shard.param}} of {{shard.total}}"), 2).param.as_deref(), Some("part c of 3"));
+        let Target::Url { url: to, .. } = given(url("http://x/{{shard.param}}", &[], ""), 1).body.target.clone() else {
+            panic!("it stays a request")
+        };
+        assert_eq!(to, "http://x/b");
+        assert_eq!(body(handler("plain"), &["a"]).unwrap_err().field, "shards.params");
+        assert_eq!(body(handler("{{shard.param}}"), &[]).unwrap_err().field, "shards.params");
     }
 
     #[test]

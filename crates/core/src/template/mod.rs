@@ -82,6 +82,7 @@ names! {
     SlotMs "slot.ms" "the slot in milliseconds since 1970",
     ShardIndex "shard.index" "the shard, from 0",
     ShardTotal "shard.total" "how many shards the run has",
+    ShardParam "shard.param" "the shard's own parameter: its entry in shards.params",
     Run "run" "the run, as it is printed",
     RunId "run.id" "the run as a number",
     Attempt "attempt" "the number of the attempt within its shard, from 1",
@@ -179,6 +180,8 @@ pub struct Context<'c> {
     pub shard: u32,
     /// Shards of the run.
     pub shards: u32,
+    /// The shard's own parameter; blank if the job has none.
+    pub shard_param: &'c str,
     /// The run.
     pub run: RunId,
     /// The attempt.
@@ -228,6 +231,11 @@ impl Template {
     #[must_use]
     pub fn is_secret_alone(&self) -> bool {
         matches!(&*self.parts, [Part::Value(Expression { of: Of::Secret(_), .. })])
+    }
+
+    /// Whether it asks for the shard's own parameter.
+    fn names_shard_param(&self) -> bool {
+        self.expressions().any(|expression| expression.of == Of::Name(Name::ShardParam))
     }
 
     fn expressions(&self) -> impl Iterator<Item = &Expression> {

@@ -25,6 +25,7 @@ fn written_for(job_name: &str, text: &str, zone: &str, bytes_max: usize) -> Resu
         zone: &zone,
         shard: 2,
         shards: 8,
+        shard_param: "north",
         run: RunId(1 << 40),
         attempt: AttemptId(77),
         no: 3,
@@ -52,6 +53,7 @@ fn names_say_what_the_attempt_is() {
     check("{{slot}}", "2026-12-01T02:00:00+08:00");
     check("{{ slot.unix }} {{slot.ms}}", "1796061600 1796061600000");
     check("{{shard.index}}/{{shard.total}}", "2/8");
+    check("{{shard.param}} {{shard.param|upper}}", "north NORTH");
     check("{{run}} {{run.id}} {{attempt}} {{attempt.id}}", &format!("{} {} 3 77", RunId(1 << 40), 1_u64 << 40));
     check("{{idempotency_key}}", &format!("{}/2", 1_u64 << 40));
     check("{{job}} {{job.id}} v{{version}}", "nightly settle 1000000001 v14");

@@ -106,6 +106,7 @@ impl Name {
             Name::SlotMs => context.slot.0.to_string(),
             Name::ShardIndex => context.shard.to_string(),
             Name::ShardTotal => context.shards.to_string(),
+            Name::ShardParam => context.shard_param.to_owned(),
             Name::Run => context.run.to_string(),
             Name::RunId => context.run.0.to_string(),
             Name::Attempt => context.no.to_string(),

@@ -145,6 +145,7 @@ fn a_rerun_keeps_version_slot_and_shards_and_leaves_out_what_succeeded() {
         slot: original.slot,
         param: Some("x".into()),
         reused: reused.to_vec(),
+        workers: Vec::new(),
         request_id: None,
     };
     let ask = |rig: &mut Rig, reused: &[u32]| {

@@ -18,5 +18,6 @@ mod restart;
 mod restore;
 mod retries;
 mod rig;
+mod shards;
 mod slots;
 mod workers;

@@ -163,7 +163,7 @@ impl Story {
         let open = self.rig.snapshot().attempts;
         if let Some(at) = self.random.position(open.len()) {
             let run = open[at].run;
-            self.ask(|reply| Input::Kill { run, reply });
+            self.ask(|reply| Input::Kill { run, shard: None, reply });
         }
     }
 

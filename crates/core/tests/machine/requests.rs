@@ -54,7 +54,7 @@ fn a_kill_before_the_commit_sends_nothing() {
     let Some(Row::Run(row)) = rig.held.iter().flat_map(|batch| &batch.rows).find(is_run) else { panic!("a run") };
     let run = row.id;
     let reply = rig.reply();
-    rig.step(Input::Kill { run, reply });
+    rig.step(Input::Kill { run, shard: None, reply });
     rig.release_commits();
     assert!(rig.sends.is_empty());
     assert_eq!(rig.run(run).state, RunState::Killed);

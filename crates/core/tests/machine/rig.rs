@@ -289,7 +289,7 @@ impl Rig {
     }
 
     pub(crate) fn kill(&mut self, run: RunId) -> Answer {
-        self.answer(|reply| Input::Kill { run, reply })
+        self.answer(|reply| Input::Kill { run, shard: None, reply })
     }
 
     pub(crate) fn registration(&self, id: u32, incarnation: u64) -> Registration {

@@ -222,7 +222,7 @@ async fn a_stop_makes_durable_what_was_asked_and_closes_the_store() {
         assert!(gate.rows.with(|state| state.runs().contains_key(&run)));
         assert!(url.sends().contains(&run), "what is durable is sent");
     }
-    let late = handle.ask(jobs[0].1, Box::new(|reply| Input::Kill { run: Default::default(), reply }));
+    let late = handle.ask(jobs[0].1, Box::new(|reply| Input::Kill { run: Default::default(), shard: None, reply }));
     assert_eq!(within(late).await, Err(Refused::Stopped));
     let name = Reservation::App { namespace: "default".into(), name: "late".into(), pending_max: None, rates: None };
     assert!(matches!(within(handle.reserve(name)).await, Err(store::Error::Unavailable(_))));
@@ -319,7 +319,7 @@ async fn what_machines_publish_can_be_seen() {
     assert!(server.handle.snapshots().iter().all(|snapshot| snapshot.partition.0 < 4));
     assert_eq!(server.handle.health().store, None);
     assert_eq!(server.handle.partition(Default::default()), None, "no app has the number zero");
-    let outside = server.ask(PartitionId(4), |reply| Input::Kill { run: Default::default(), reply });
+    let outside = server.ask(PartitionId(4), |reply| Input::Kill { run: Default::default(), shard: None, reply });
     assert_eq!(outside.await, Err(Refused::Stopped));
     assert!(partition.0 < 4);
     server.stop().unwrap();

@@ -96,6 +96,7 @@ fn write_everything(bench: &mut Bench) -> Loaded {
             run: Run { state: RunState::Running, why: None, ..run },
             is_listed: true,
             rerun: None,
+            shards: None,
         }],
         covered: vec![],
         freezes: vec![],

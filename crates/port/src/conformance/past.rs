@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use rota_core::batch::{Origin, Rerun, Row, Run, RunState};
+use rota_core::batch::{Origin, Rerun, Row, Run, RunState, SettledShard, Shards};
 use rota_core::freeze::{Freeze, Missed, Thaw};
-use rota_core::id::{RunId, Version};
+use rota_core::id::{RunId, Version, WorkerId};
 use rota_core::job::JobState;
 use rota_core::time::UnixMs;
+use rota_core::why::Why;
 
 use super::Open;
 use super::fixture::{Bench, ID, JUDGED, T, definition, row, success};
@@ -123,6 +124,25 @@ pub fn merged_runs_name_what_stands_for_them(open: Open<'_>) {
     let bench = bench.reopen(open);
     assert_eq!(bench.query.merged_into(run.id).unwrap(), Some(waits.id));
     assert_eq!(bench.query.merged_into(waits.id).unwrap(), None);
+}
+
+/// Whose the shards of a run are, and which are settled; what was noted last holds.
+pub fn shards_are_noted(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let job = bench.job("settle");
+    let run = Run { shards: 3, state: RunState::Running, ..bench.run(5, job) };
+    let workers = vec![WorkerId(4), WorkerId(9), WorkerId(5)];
+    let first = Arc::new(Shards { run: run.id, workers, settled: Vec::new() });
+    bench.commit(vec![row(&run), Row::Shards(Arc::clone(&first))]);
+    assert_eq!(bench.claim().open[0].shards, Some(Arc::clone(&first)));
+    let gone = SettledShard { shard: 2, state: RunState::Lost, why: Why::TargetGone, at: T };
+    let killed = SettledShard { shard: 0, state: RunState::Killed, why: Why::KilledByUser, at: T.plus_ms(5) };
+    let last = Arc::new(Shards { settled: vec![gone, killed], ..(*first).clone() });
+    bench.commit(vec![Row::Shards(Arc::clone(&last))]);
+    let mut bench = bench.reopen(open);
+    assert_eq!(bench.claim().open[0].shards, Some(Arc::clone(&last)));
+    assert_eq!(bench.query.shards(run.id).unwrap(), Some(last));
+    assert_eq!(bench.query.shards(RunId(ID)).unwrap(), None);
 }
 
 /// The times of processes, and how the last one ended.

@@ -97,6 +97,10 @@ impl State {
                 self.merged.insert(*run, *into);
                 Ok(())
             }
+            Row::Shards(shards) => {
+                self.shards.insert(shards.run, Arc::clone(shards));
+                Ok(())
+            }
             Row::Freeze(freeze) => {
                 self.freezes.insert((batch.partition, freeze.id), (**freeze).clone());
                 Ok(())

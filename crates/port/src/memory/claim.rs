@@ -92,6 +92,7 @@ impl State {
             definition: self.older_definition(run),
             is_listed: self.listed.contains_key(&run.id),
             rerun: self.reruns.get(&run.id).cloned(),
+            shards: self.shards.get(&run.id).cloned(),
         })
     }
 

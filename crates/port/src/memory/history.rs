@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rota_core::batch::{Rerun, Run};
+use rota_core::batch::{Rerun, Run, Shards};
 use rota_core::freeze::Freeze;
 use rota_core::id::{JobId, PartitionId, RunId, Version};
 use rota_core::job::Definition;
@@ -74,6 +74,10 @@ impl History for MemoryStore {
 
     fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error> {
         self.with(|state| Ok(state.merged.get(&run).copied()))
+    }
+
+    fn shards(&self, run: RunId) -> Result<Option<Arc<Shards>>, Error> {
+        self.with(|state| Ok(state.shards.get(&run).cloned()))
     }
 
     fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rota_core::alert::{Alarm, Key};
-use rota_core::batch::{Attempt, Exception, Rerun, Run};
+use rota_core::batch::{Attempt, Exception, Rerun, Run, Shards};
 use rota_core::freeze::Freeze;
 use rota_core::id::{AppId, Epoch, JobId, PartitionId, RunId, Seq, WorkerId};
 use rota_core::job::Definition;
@@ -86,6 +86,7 @@ pub struct State {
     pub(super) notices: BTreeMap<u64, StoredNotice>,
     pub(super) alert_ends: BTreeSet<RunId>,
     pub(super) watch: Arc<Watch>,
+    pub(super) shards: BTreeMap<RunId, Arc<Shards>>,
     /// Rows with ids below this may have been swept.
     pub(super) swept: u64,
 }
@@ -119,6 +120,7 @@ impl State {
             notices: BTreeMap::new(),
             alert_ends: BTreeSet::new(),
             watch: Arc::default(),
+            shards: BTreeMap::new(),
             swept: 0,
         }
     }
@@ -210,6 +212,7 @@ impl State {
         let runs = &self.runs;
         self.attempts.retain(|(run, _, _), _| runs.contains_key(run));
         self.reruns.retain(|run, _| runs.contains_key(run));
+        self.shards.retain(|run, _| runs.contains_key(run));
         swept
     }
 }

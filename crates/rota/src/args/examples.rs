@@ -89,7 +89,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("alert rm", &["rota alert rm oncall"]),
     ("confirm-clock", &["rota confirm-clock"]),
     ("logs", &["rota logs r91", "rota logs r91 --follow --shard 1"]),
-    ("kill", &["rota kill r91"]),
+    ("kill", &["rota kill r91", "rota kill r91 --shard 3"]),
     ("workers", &["rota workers", "rota workers --app etl"]),
     ("bench", &["rota bench sustained --rate 10000 --seconds 20", "rota bench burst --burst 15000"]),
     (

@@ -102,6 +102,9 @@ const EDITABLE: &[&str] = &[
     "headers",
     "bearer",
     "shards",
+    "shard_params",
+    "shard_success",
+    "on_loss",
     "retries",
     "timeout",
     "start_timeout",
@@ -200,9 +203,18 @@ pub(crate) struct JobFields {
     /// A bearer token of the request, as in {{secret.PARTNER}}
     #[arg(long, requires = "url", conflicts_with = "handler", value_name = "TOKEN")]
     pub(crate) bearer: Option<String>,
-    /// Into how many shards a run is split
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) shards: Option<u32>,
+    /// Into how many shards a run is split; `broadcast`: one for every eligible worker
+    #[arg(long, value_name = "COUNT|broadcast")]
+    pub(crate) shards: Option<ShardCount>,
+    /// One parameter for each shard, as in a,b,c: what {{shard.param}} stands for; or `none`
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    pub(crate) shard_params: Vec<String>,
+    /// How many shards must succeed: all, best_effort, a number, or a part as in 60%
+    #[arg(long, value_name = "HOW MANY")]
+    pub(crate) shard_success: Option<String>,
+    /// What becomes of a shard whose worker dies; `none`: what the retries say
+    #[arg(long, value_parser = ["reassign", "fail", "none"])]
+    pub(crate) on_loss: Option<String>,
     /// How often a shard is tried again after a failure, time-out or loss
     #[arg(long, value_name = "COUNT")]
     pub(crate) retries: Option<u32>,
@@ -221,6 +233,9 @@ pub(crate) struct JobFields {
     /// Which ends are tried again, as in failed,lost; all if not given
     #[arg(long, requires = "retries", value_delimiter = ',', value_parser = ["failed", "timeout", "lost"])]
     pub(crate) retry_when: Vec<String>,
+    /// Let a retry go to another worker than those that failed, if another can take it
+    #[arg(long, requires = "retries")]
+    pub(crate) retry_elsewhere: bool,
     /// From an attempt's dispatch to its end
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<String>,
@@ -251,4 +266,24 @@ pub(crate) struct JobFields {
     /// What an unresolved doubt means
     #[arg(long, value_parser = ["at_least_once", "at_most_once"])]
     pub(crate) delivery: Option<String>,
+}
+
+/// Into how many shards a run is split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShardCount {
+    Of(u32),
+    /// One for every eligible worker.
+    Broadcast,
+}
+
+impl std::str::FromStr for ShardCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ShardCount, String> {
+        match text.parse() {
+            Ok(count) => Ok(ShardCount::Of(count)),
+            Err(_) if text == "broadcast" => Ok(ShardCount::Broadcast),
+            Err(_) => Err("a number of shards, or `broadcast`".to_owned()),
+        }
+    }
 }

@@ -19,7 +19,7 @@ pub(crate) use alert::{AlertCommand, AlertFields};
 pub(crate) use cron::{CronCommand, CronFields};
 pub(crate) use examples::command;
 pub(crate) use file::{ApplyArgs, ExportArgs, FileArgs};
-pub(crate) use job::{JobCommand, JobFields};
+pub(crate) use job::{JobCommand, JobFields, ShardCount};
 pub(crate) use past::{AuditArgs, FreezeArgs, RerunArgs, ThawArgs, TopArgs, TopBy, WhyArgs};
 pub(crate) use run::{LogsArgs, RunArgs, RunsArgs};
 pub(crate) use secret::SecretCommand;
@@ -132,10 +132,13 @@ pub(crate) enum Ask {
     Why(WhyArgs),
     /// Print the log of a run
     Logs(LogsArgs),
-    /// Kill a run
+    /// Kill a run, or one shard of it
     Kill {
         /// A run, as printed, or its last characters
         run: String,
+        /// Only this shard, from 0
+        #[arg(long)]
+        shard: Option<u32>,
     },
     /// Run again what has ended, follow its log, and exit with its result
     Rerun(RerunArgs),
@@ -279,7 +282,7 @@ mod tests {
             "job diff a 1 2",
             "job pause a --reason v2",
             "logs r123 -f --shard 1 --attempt 2",
-            "kill r123 --server http://127.0.0.1:1 --token x",
+            "kill r123 --shard 2 --server http://127.0.0.1:1 --token x",
             "workers --app etl",
             "bench sustained --rate 1000 --seconds 5 --workers 8 --jobs 100",
             "config show",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rota_wire::rest::{Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Pause, Reason, Retry, Route, Shards, Timeout};
+use rota_wire::rest::{Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Pause, Reason, Retry, Route, Timeout};
 
 use super::client::{Client, Path};
 use super::narrow;
@@ -10,6 +10,7 @@ use super::out::Out;
 use super::overlap;
 use super::past;
 use super::shown;
+use super::split;
 use super::table::{Table, one_line};
 use crate::args::{JobCommand, JobFields};
 use crate::exit::Failure;
@@ -71,9 +72,9 @@ fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
     narrow::apply(spec, &fields);
     overlap::apply(spec, &fields);
     narrow::lay_list(&mut spec.alerts, &fields.alerts);
+    split::apply(spec, &fields);
     set(&mut spec.timezone, fields.timezone);
     set(&mut spec.delivery, fields.delivery);
-    set(&mut spec.shards, fields.shards.map(|count| Shards { count }));
     if fields.handler.is_some() {
         spec.http = None;
     }
@@ -91,6 +92,7 @@ fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
         set(&mut retry.backoff, fields.retry_backoff);
         set(&mut retry.cap, fields.retry_cap);
         set(&mut retry.jitter, fields.retry_jitter.then_some(true));
+        set(&mut retry.elsewhere, fields.retry_elsewhere.then_some(true));
         set(&mut retry.when, (!fields.retry_when.is_empty()).then_some(fields.retry_when));
     }
     if fields.timeout.is_some() || fields.start_timeout.is_some() || fields.run_timeout.is_some() {
@@ -213,8 +215,8 @@ fn describe(job: &Job) -> String {
         ("calls", calls(spec)),
         ("param", spec.param.clone().unwrap_or_default()),
         ("body", spec.http.as_ref().and_then(|http| http.body.clone()).unwrap_or_default()),
-        ("shards", spec.shards.as_ref().map(|shards| shards.count.to_string()).unwrap_or_default()),
     ];
+    facts.extend(split::facts(spec));
     facts.extend(narrow::facts(spec));
     if let Some(retry) = &spec.retry {
         facts.push(("retries", retries(retry)));
@@ -250,6 +252,9 @@ fn retries(retry: &Retry) -> String {
     if retry.jitter == Some(true) {
         words.push_str(", with jitter");
     }
+    if retry.elsewhere == Some(true) {
+        words.push_str(", elsewhere");
+    }
     if let Some(when) = &retry.when {
         words.push_str(&format!(", when {}", when.join(" or ")));
     }
@@ -261,7 +266,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Ask, Cli, Command};
+    use crate::args::{Ask, Cli, Command, ShardCount};
 
     fn spec(line: &str) -> JobSpec {
         let words = ["rota", "job", "add", "a"].into_iter().chain(line.split_whitespace());
@@ -391,6 +396,39 @@ mod tests {
         assert_eq!((found.get("dst"), &found["jitter"]), (None, &json!("30s")));
         let found = edited(JobFields { at: text("2026-12-01T00:00:00Z"), ..JobFields::default() });
         assert_eq!((found.get("calendar"), found.get("active"), found.get("jitter")), (None, None, None));
+    }
+
+    #[test]
+    fn how_runs_are_split_is_laid_and_taken_away() {
+        use serde_json::json;
+        check(
+            "--app e --handler h --shards broadcast",
+            json!({"app": "e", "handler": "h", "shards": {"broadcast": true}}),
+        );
+        let line = "--app e --handler h --shard-params a,b --shard-success 60% --on-loss reassign \
+                    --retries 1 --retry-elsewhere";
+        check(
+            line,
+            json!({"app": "e", "handler": "h", "retry": {"max": 1, "elsewhere": true},
+                   "shards": {"params": ["a", "b"], "success": {"quorum": "60%"}, "on_loss": "reassign"}}),
+        );
+        let edited = |fields: JobFields| {
+            let mut found = spec(line);
+            assert!(apply(&mut found, fields).is_ok());
+            serde_json::to_value(found.shards).unwrap()
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let found = edited(JobFields { shard_success: text("1"), on_loss: text("none"), ..JobFields::default() });
+        assert_eq!(found, json!({"params": ["a", "b"], "success": {"quorum": 1}}));
+        let found = edited(JobFields { shards: Some(ShardCount::Broadcast), ..JobFields::default() });
+        assert_eq!(found, json!({"broadcast": true, "success": {"quorum": "60%"}, "on_loss": "reassign"}));
+        let all = JobFields {
+            shard_params: vec!["none".to_owned()],
+            shard_success: text("all"),
+            on_loss: text("none"),
+            ..JobFields::default()
+        };
+        assert_eq!(edited(all), json!(null));
     }
 
     #[test]

@@ -197,7 +197,8 @@ mod tests {
 
     #[test]
     fn a_wait_is_told_with_its_time_or_its_reason() {
-        let waiting = |why: &str, left_ms| Waiting { shard: 0, why: why.to_owned(), text: "t".to_owned(), left_ms };
+        let waiting =
+            |why: &str, left_ms| Waiting { shard: 0, why: why.to_owned(), text: "t".to_owned(), worker: None, left_ms };
         assert_eq!(waits(&waiting("cap", None)), "waits: cap (t)");
         assert_eq!(waits(&waiting("backoff", Some(1_800))), "again in 1.8s (backoff)");
     }

@@ -20,6 +20,7 @@ pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod shown;
 mod sources;
+mod split;
 pub(crate) mod table;
 pub(crate) mod token;
 pub(crate) mod worker;

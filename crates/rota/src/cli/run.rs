@@ -239,10 +239,14 @@ pub(super) fn tell_lines(title: &str, lines: &[StoryLine], hints: &[String]) -> 
     text
 }
 
-/// Kills a run.
-pub(crate) async fn kill(client: &Client, out: Out, run: &str) -> Result<(), Failure> {
-    let killed: Killed = client.post(Path::of(&["runs", run, "kill"]), &serde_json::json!({})).await?;
-    out.show(&killed, |killed| format!("{} is {}; what still runs is being stopped\n", killed.run, killed.state))
+/// Kills a run, or one shard of it.
+pub(crate) async fn kill(client: &Client, out: Out, run: &str, shard: Option<u32>) -> Result<(), Failure> {
+    let path = Path::of(&["runs", run, "kill"]).with("shard", shard.map(|shard| shard.to_string()));
+    let killed: Killed = client.post(path, &serde_json::json!({})).await?;
+    out.show(&killed, |killed| match killed.shard {
+        Some(shard) => format!("shard {shard} of {} is killed; what still runs of it is being stopped\n", killed.run),
+        None => format!("{} is {}; what still runs is being stopped\n", killed.run, killed.state),
+    })
 }
 
 /// A run with all its attempts.

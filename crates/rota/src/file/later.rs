@@ -6,7 +6,6 @@
 const LATER: &[(&str, &str)] = &[
     ("event_tasks", "leave it out"),
     ("after", "leave it out, and let the first job trigger the second through the API"),
-    ("on_loss", "leave it out"),
     ("protocol", "leave it out: workers of an app speak the native protocol"),
     ("exec", "leave it out"),
     ("weight", "leave it out"),

@@ -72,6 +72,7 @@ impl Spans {
                 | Row::JobState { .. }
                 | Row::Rerun(_)
                 | Row::Merged { .. }
+                | Row::Shards(_)
                 | Row::Freeze(_)
                 | Row::Worker { .. }
                 | Row::WorkerState { .. }

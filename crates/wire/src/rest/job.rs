@@ -10,6 +10,7 @@ use super::words;
 
 use super::overlap::Overlap;
 use super::server::Held;
+use super::shards::Shards;
 use super::when::{Active, Calendar, Dst, Misfire};
 use crate::worker::default_namespace;
 
@@ -91,7 +92,7 @@ pub struct JobSpec {
     /// How long things may take; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Timeout>,
-    /// Into how many shards a run is split; one if absent.
+    /// Into how many shards a run is split; one if absent. `broadcast`: one for every eligible worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<Shards>,
     /// `at_least_once` or `at_most_once`; absent: what the protocol of the target can promise.
@@ -196,6 +197,9 @@ pub struct Retry {
     /// Which ends are tried again: some of `failed`, `timeout` and `lost`; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<Vec<String>>,
+    /// Whether a retry goes to another worker than those that failed, if another can take it; not if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<bool>,
 }
 
 /// How long things may take.
@@ -212,16 +216,6 @@ pub struct Timeout {
     /// A duration, from the moment a run is made to its end, with all its shards and retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-}
-
-/// Into how many shards a run is split.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Shards {
-    /// From 1 to 1,000.
-    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
-    pub count: u32,
 }
 
 /// A stored version of a job.

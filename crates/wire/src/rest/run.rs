@@ -101,6 +101,9 @@ pub struct Waiting {
     pub why: String,
     /// Why, in a clause.
     pub text: String,
+    /// The worker that it is for, if it may go to no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
     /// Milliseconds until its next attempt, if it waits for a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
@@ -189,7 +192,7 @@ pub struct LogWindow {
     pub is_closed: bool,
 }
 
-/// A run was killed: the kill is durable, its attempts are being stopped.
+/// A run, or a shard of it, was killed: the kill is durable, what it started is being stopped.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Killed {
@@ -197,6 +200,9 @@ pub struct Killed {
     pub run: String,
     /// As a number.
     pub id: u64,
+    /// The shard that was killed; absent: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<u32>,
     /// The run's state now: `killed`, or one that has not ended while what it started is being stopped.
     #[cfg_attr(feature = "schema", schema(value_type = words::RunState))]
     pub state: String,

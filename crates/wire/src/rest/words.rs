@@ -49,6 +49,8 @@ words! {
     DstOverlap: "first" "last" "both";
     /// What is done about an attempt that may have run.
     Delivery: "at_least_once" "at_most_once";
+    /// What becomes of a shard whose worker dies.
+    OnLoss: "reassign" "fail";
     /// How a worker is chosen.
     Strategy: "LEAST_INFLIGHT" "APP_ROUND_ROBIN" "default";
     /// States of a job.

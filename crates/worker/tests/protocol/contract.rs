@@ -400,7 +400,7 @@ async fn what_outlasts_the_drain_deadline_is_stopped_and_reported() {
     worker.end().await.unwrap();
     let told = server.told();
     let result = told.result(1).unwrap();
-    let expected = (Outcome::Failed, Some("stopped because the worker shut down: woken"));
+    let expected = (Outcome::Killed, Some("stopped because the worker shut down: woken"));
     assert_eq!((result.outcome, result.message.as_deref()), expected);
     assert_eq!(told.calls.last(), Some(&"leave"));
 }

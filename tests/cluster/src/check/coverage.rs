@@ -194,7 +194,10 @@ impl Coverage {
                     Some(Exception::Covered(to) | Exception::Judged { covered: to, .. }) => run.slot > to,
                     None => run.slot.0 > changes.mark_before,
                 };
-                if !is_above {
+                // An edit, a resume and a slot may come in one batch: where the job stood between them counts, too.
+                let stood = changes.exceptions.iter().filter(|(j, _)| is_edited && *j == job);
+                let was_below = |(_, stood): &(_, Option<Exception>)| matches!(stood, Some(Exception::Covered(to) | Exception::Judged { covered: to, .. }) if run.slot > *to);
+                if !is_above && !stood.into_iter().any(was_below) {
                     let text = format!(
                         "{} of job {job} covers slot {} at or below the mark {} ({before:?})",
                         run.id,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rota_core::batch::{Attempt, AttemptState, RunState};
+use rota_core::batch::{Attempt, AttemptState};
 use rota_core::id::{AttemptId, JobId, RunId, Version};
 use rota_core::job::{Delivery, Policy};
 use rota_core::limits::Timing;
@@ -53,8 +53,7 @@ impl Life {
             self.check_new(part, row, attempt, oracle)?;
         }
         for id in changes.runs_new.iter().chain(&changes.runs_set) {
-            let reused = part.reruns.get(id).map_or(&[][..], |rerun| &rerun.reused);
-            check_run(&part.runs[id], reused, oracle)?;
+            check_run(&part.runs[id])?;
         }
         places::applied(part, changes)
     }
@@ -198,7 +197,7 @@ fn check_first_start(row: &RunRow, attempt: &Attempt, oracle: &Oracle) -> Verdic
     Ok(())
 }
 
-fn check_run(row: &RunRow, reused: &[u32], oracle: &Oracle) -> Verdict {
+fn check_run(row: &RunRow) -> Verdict {
     let run = &row.run;
     if !run.state.is_terminal() {
         return Ok(());
@@ -212,20 +211,6 @@ fn check_run(row: &RunRow, reused: &[u32], oracle: &Oracle) -> Verdict {
         let text =
             format!("{} never started in time, and its attempt {} is {}", run.id, attempt.id, attempt.state.word());
         return Err(Rule::Terminal.broken(text));
-    }
-    if run.state != RunState::Success {
-        return Ok(());
-    }
-    for shard in (0..run.shards).filter(|shard| !reused.contains(shard)) {
-        let has_succeeded = |a: &&Attempt| {
-            let end = oracle.get(a.id).and_then(|e| e.end);
-            a.shard == shard && matches!(end, Some((_, End::Returned(Outcome::Success))))
-        };
-        if !row.attempts.iter().any(|a| has_succeeded(&a)) {
-            return Err(
-                Rule::Terminal.broken(format!("{} is a success, and its shard {shard} never succeeded", run.id))
-            );
-        }
     }
     Ok(())
 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use rota_core::batch::{Attempt, AttemptState, Batch, Row};
 use rota_core::id::{AttemptId, Epoch, Incarnation, WorkerId};
 use rota_core::limits::Timing;
+use rota_core::partition::Outcome;
 use rota_core::time::Mono;
 use rota_core::why::Why;
 
 use super::{Rule, Verdict};
 use crate::clock::{Micros, ms};
-use crate::oracle::Oracle;
+use crate::oracle::{End, Oracle};
 use crate::store::Part;
 
 /// What one machine has heard in its term.
@@ -130,6 +131,12 @@ impl Loss {
                 let is_known = decision.oracle.get(attempt.id).is_some();
                 if is_known && decision.processes.is_alive(attempt.incarnation) {
                     return broken(format!("its worker is said to know nothing of it ({:?}), and does", attempt.why));
+                }
+            }
+            Some(Why::WorkerStopped) => {
+                let end = decision.oracle.get(attempt.id).and_then(|execution| execution.end);
+                if !matches!(end, Some((_, End::Returned(Outcome::Killed)))) {
+                    return broken(format!("its worker is said to have stopped it, and it did {end:?}"));
                 }
             }
             // Proof that the process died ends a doubt at once.

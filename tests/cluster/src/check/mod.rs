@@ -12,6 +12,7 @@ pub mod places;
 pub mod rate;
 pub mod reply;
 pub mod send;
+pub mod shards;
 pub mod wait;
 
 use std::fmt;
@@ -48,6 +49,8 @@ pub enum Rule {
     Term,
     /// 16: when inputs stop, everything ends, or waits visibly.
     Quiescence,
+    /// Shards are their workers', stay killed, and make their run what its job says.
+    Shards,
     /// Nothing is started while it is frozen, and what was frozen is covered as its thaw says.
     Frozen,
     /// What is missed is covered as its job says, and judged once.
@@ -81,7 +84,7 @@ impl Rule {
             Rule::Ids => 13,
             Rule::Term => 14,
             Rule::Quiescence => 16,
-            Rule::Frozen | Rule::Misfire | Rule::Rate | Rule::Batch | Rule::Recount | Rule::Panic => 0,
+            Rule::Shards | Rule::Frozen | Rule::Misfire | Rule::Rate | Rule::Batch | Rule::Recount | Rule::Panic => 0,
         }
     }
 

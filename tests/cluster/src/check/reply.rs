@@ -28,6 +28,8 @@ pub enum Asked {
     Trigger(JobId),
     /// To kill a run.
     Kill(RunId),
+    /// To kill a shard of a run.
+    KillShard(RunId, u32),
     /// To run a run of this job again.
     Rerun(JobId, RunId),
     /// To freeze an app, or all.
@@ -46,7 +48,7 @@ pub enum Asked {
 pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
     let broken = |text: String| Err(Rule::Acknowledged.broken(text));
     match (asked, answer) {
-        (_, Answer::Refused(_)) | (Asked::Worker, _) => Ok(()),
+        (_, Answer::Refused(_)) | (Asked::Worker, _) | (Asked::KillShard(..), Answer::Killing) => Ok(()),
         (Asked::Define(_), Answer::Defined { job, version, .. }) => {
             let is_durable = part.jobs.get(job).is_some_and(|j| j.versions.contains_key(version));
             if is_durable {

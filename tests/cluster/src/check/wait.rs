@@ -53,7 +53,10 @@ fn shown(part: &Part, snapshot: &Snapshot) -> Verdict {
             continue;
         }
         let is_reused = |shard: u32| part.reruns.get(id).is_some_and(|rerun| rerun.reused.contains(&shard));
-        let has_attempt = |shard: u32| is_reused(shard) || row.attempts.iter().any(|attempt| attempt.shard == shard);
+        let is_settled = |shard: u32| part.shards.get(id).is_some_and(|shards| shards.settled(shard).is_some());
+        let has_attempt = |shard: u32| {
+            is_reused(shard) || is_settled(shard) || row.attempts.iter().any(|attempt| attempt.shard == shard)
+        };
         if let Some(shard) = (0..row.run.shards).find(|shard| !has_attempt(*shard) && !shown.contains(&(*id, *shard))) {
             return Err(Rule::Wakes.broken(format!("shard {shard} of {id} waits, and is not shown")));
         }
