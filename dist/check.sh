@@ -37,7 +37,8 @@ if [ "$(id -u)" -eq 0 ] && command -v chroot >/dev/null 2>&1; then
 	echo "127.0.0.1 rota.test localhost" >root/etc/hosts
 	chown 65532:65532 root/data
 	chmod 755 . root root/etc
-	run="chroot --userspec=65532:65532 root /rota"
+	# By its whole path: the environment is emptied, and it often lies in a folder for administrators.
+	run="$(command -v chroot) --userspec=65532:65532 root /rota"
 	where=$folder/root
 fi
 # shellcheck disable=SC2086 # words
