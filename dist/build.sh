@@ -15,7 +15,10 @@ if [ -d "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/$arch-unknown-linux-mu
 	target=$arch-unknown-linux-musl
 fi
 flags_of=CARGO_TARGET_$(echo "$target" | tr 'a-z-' 'A-Z_')_RUSTFLAGS
-env "$flags_of=-C target-feature=+crt-static" "$cargo" build --locked --package rota --features otlp --profile "$profile" --target "$target"
+# A static binary does not find libc's getrandom by itself and would need /dev/random and /dev/urandom: it is named here, so
+# that the server runs where there is nothing else.
+flags='-C target-feature=+crt-static --cfg getrandom_backend="linux_getrandom"'
+env "$flags_of=$flags" "$cargo" build --locked --package rota --features otlp --profile "$profile" --target "$target"
 
 case $profile in dev) folder=debug ;; *) folder=$profile ;; esac
 built=target/$target/$folder/rota
