@@ -193,6 +193,7 @@ impl Watch {
                 | Row::Request { .. }
                 | Row::Rerun(_)
                 | Row::Merged { .. }
+                | Row::Shards(_)
                 | Row::Freeze(_)
                 | Row::Listed { .. } => {}
             }

@@ -125,8 +125,8 @@ impl World {
         let missed = self.checks.misfires.applied(batch.partition, part, &changes);
         let lived = self.checks.life.applied(part, &changes, &self.oracle);
         let begun = self.checks.rate.applied(part, &changes);
-        self.note(begun);
         let split = self.checks.shards.applied(part, &changes, &self.oracle);
+        self.note(begun);
         self.note(covered);
         self.note(missed);
         self.note(lived);
