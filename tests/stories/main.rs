@@ -40,3 +40,4 @@ mod shipped;
 mod streams;
 #[cfg(feature = "otlp")]
 mod traces;
+mod upstream;

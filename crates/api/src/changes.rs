@@ -23,6 +23,7 @@ use crate::secrets;
 use crate::spec;
 use crate::state::State;
 use crate::tag::{Conditions, Tag};
+use crate::upstream;
 use crate::view;
 
 /// Who makes a change, until there are users.
@@ -117,6 +118,10 @@ pub(crate) async fn carry_out(state: Arc<State>, author: Author, change: Change)
             let reason = checked_reason(reason)?;
             let definition = state.read(move |state| view::find_living_job(state, &namespace, &job)).await?;
             seen.check(&definition)?;
+            if wanted == JobState::Deleted {
+                let deleted = definition.clone();
+                state.read(move |state| upstream::check_unused(state, &deleted)).await?;
+            }
             let now = set_state(&state, &author, &definition, wanted, seen.expected(&definition), reason).await?;
             Ok(Done::Now(now, definition.version))
         }
@@ -143,6 +148,7 @@ async fn create(
     let probe = spec::compile(&spec, JobId(0), AppId(0), &body.name, wanted)?;
     let now = state.now();
     spec::check_slots(&spec, &probe, now)?;
+    let spec = upstream::resolve(state, &body.namespace, spec).await?;
     let app = if app_name == App::URL {
         apps::reserve(state, body.namespace.clone(), app_name, None, None).await?
     } else {
@@ -201,7 +207,17 @@ async fn define(
 ) -> Result<rest::JobSaved, Refusal> {
     let compiled = spec::compile(&definition.spec, definition.id, app.id, &definition.name, definition.state)?;
     let boxed = Box::new(definition.clone());
-    let answer = state.ask(app.id, move |reply| Input::Define { definition: boxed, expected, reply }).await?;
+    let token = upstream::take(state, &definition).await?;
+    let answer = match state.ask(app.id, move |reply| Input::Define { definition: boxed, expected, reply }).await {
+        Ok(answer) => answer,
+        Err(refusal) => {
+            // Without an answer it may become durable all the same.
+            if !matches!(refusal.code, Code::NotReady | Code::Internal | Code::Timeout) {
+                upstream::give_back(state, definition.id, token).await;
+            }
+            return Err(refusal);
+        }
+    };
     let partition::Answer::Defined { job, version, next } = answer else { return Err(Refusal::internal(answer)) };
     let saved = saved(&compiled, &definition, app, (job, version, next), state.now());
     let warned = secrets::missing(state, &app.namespace, &definition.spec);
@@ -257,6 +273,7 @@ async fn edit(
     seen.conditions.check(Some(&Tag::of_job(&current)))?;
     check_identity(&current, &app, &body)?;
     let spec = spec::read(&body, &state.settings.timezone)?;
+    let spec = upstream::resolve(state, &body.namespace, spec).await?;
     let now = state.now();
     // A job that has finished fires again if its new schedule has a slot to come.
     let standing = if current.state == JobState::Paused { JobState::Paused } else { JobState::Enabled };

@@ -32,6 +32,7 @@ codes! {
     UnknownField "unknown_field",
     Invalid "invalid",
     WeakToken "weak_token",
+    Cycle "cycle",
     TooLarge "too_large",
     TokenMissing "token_missing",
     TokenUnknown "token_unknown",
@@ -50,6 +51,7 @@ codes! {
     NameTaken "name_taken",
     SecretInUse "secret_in_use",
     AlertInUse "alert_in_use",
+    InUse "in_use",
     VersionConflict "version_conflict",
     JobDeleted "job_deleted",
     RunEnded "run_ended",
@@ -82,7 +84,9 @@ impl Code {
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
-            Code::Malformed | Code::UnknownField | Code::Invalid | Code::WeakToken => StatusCode::BAD_REQUEST,
+            Code::Malformed | Code::UnknownField | Code::Invalid | Code::WeakToken | Code::Cycle => {
+                StatusCode::BAD_REQUEST
+            }
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::TokenMissing | Code::TokenUnknown => StatusCode::UNAUTHORIZED,
             Code::Forbidden => StatusCode::FORBIDDEN,
@@ -100,6 +104,7 @@ impl Code {
             | Code::NameTaken
             | Code::SecretInUse
             | Code::AlertInUse
+            | Code::InUse
             | Code::JobDeleted
             | Code::RunEnded
             | Code::ShardEnded
@@ -162,6 +167,11 @@ impl Code {
             | Why::NextPass
             | Why::Backoff
             | Why::Thawing
+            | Why::Upstream
+            | Why::UpstreamSkipped
+            | Why::UpstreamFailed
+            | Why::UpstreamDeadline
+            | Why::UpstreamUnknown
             | Why::Jitter
             | Why::CatchUp
             | Why::HandlerFailed

@@ -19,6 +19,7 @@ use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::tag::{Conditions, Shown, Tag, Tagged};
+use crate::upstream;
 use crate::view;
 
 pub(crate) async fn list(
@@ -62,7 +63,8 @@ pub(crate) async fn get(
     let namespace = Args::read(&uri, &[])?.namespace();
     let found = state.read(move |state| {
         let definition = view::find_job(state, &namespace, &job)?;
-        let shown = view::job(state, reader, &definition, held::by_job(state).get(&definition.id))?;
+        let mut shown = view::job(state, reader, &definition, held::by_job(state).get(&definition.id))?;
+        shown.dependents = upstream::dependents(state, definition.id)?;
         Ok((Tag::of_job(&definition), shown))
     });
     let (tag, shown) = found.await?;

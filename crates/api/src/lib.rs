@@ -71,6 +71,7 @@ mod tag;
 mod tokens;
 mod top;
 mod trigger;
+mod upstream;
 mod view;
 mod when;
 

@@ -28,6 +28,7 @@ use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::story;
+use crate::upstream;
 use crate::view::{self, Names, human};
 
 /// A row's id may have been taken from its block so long before its slot.
@@ -110,7 +111,7 @@ impl<'s> Past<'s> {
         if let Some(run) = self.covering(moment, slot, in_force.as_ref())? {
             return self.covered(moment, &run, in_force.as_ref());
         }
-        let told = self.without_row(moment, in_force.as_ref());
+        let told = self.without_row(moment, in_force.as_ref())?;
         let at = slot.unwrap_or(moment.at);
         let (before, after) = in_force.as_ref().map_or((None, None), |in_force| self.neighbours(in_force, at));
         let mut lines = told.lines;
@@ -222,33 +223,34 @@ impl<'s> Past<'s> {
     }
 
     /// Why an instant has no row, the most certain reason first.
-    fn without_row(&self, moment: Moment, in_force: Option<&InForce<'_>>) -> Told {
+    fn without_row(&self, moment: Moment, in_force: Option<&InForce<'_>>) -> Result<Told, Refusal> {
         let name = &self.job.name;
         let Some(in_force) = in_force else {
             let first = self.versions.first().map_or(self.job.at, |first| first.at);
-            return Told::new("not_created", format!("not created yet; it was made {}", human(&self.zone, first)));
+            return Ok(Told::new("not_created", format!("not created yet; it was made {}", human(&self.zone, first))));
         };
         if let Some(deleted) = self.changes.iter().find(|c| c.state == JobState::Deleted && c.at < moment.last()) {
             let text = format!("deleted {} by {}{}", human(&self.zone, deleted.at), deleted.by, because(deleted));
-            return Told::new("deleted", text);
+            return Ok(Told::new("deleted", text));
         }
         let Some(job) = &in_force.job else {
-            return Told::new("unreadable", format!("v{} cannot be read by this version", in_force.definition.version));
+            let text = format!("v{} cannot be read by this version", in_force.definition.version);
+            return Ok(Told::new("unreadable", text));
         };
         let Some(schedule) = &job.schedule else {
             let text = format!("v{} only runs when asked to", in_force.definition.version);
-            return Told::new("not_scheduled", text).hint(format!("rota runs --job {name}"));
+            return Ok(Told::new("not_scheduled", text).hint(format!("rota runs --job {name}")));
         };
-        match in_force.slot {
+        Ok(match in_force.slot {
             Some(slot) if slot > self.state.now() => self.future(slot),
-            Some(slot) => self.missing(slot),
+            Some(slot) => self.missing(slot)?,
             None if schedule.kind() == Kind::Delay => {
                 let text = "no run was armed for it; it runs some time after the end of the run before";
                 self.closed(moment, in_force)
                     .unwrap_or_else(|| Told::new("no_match", text).hint(format!("rota runs --job {name}")))
             }
             None => self.no_slot(moment, in_force, job),
-        }
+        })
     }
 
     /// The version that stood then has no slot there.
@@ -316,10 +318,11 @@ impl<'s> Past<'s> {
     }
 
     /// A slot that has passed and should have a row, sooner or later.
-    fn missing(&self, slot: UnixMs) -> Told {
+    fn missing(&self, slot: UnixMs) -> Result<Told, Refusal> {
         let name = &self.job.name;
         if id_floor(slot.plus_ms(-ID_EARLY_MS)) < self.standing.swept {
-            return Told::new("pruned", "the ledger no longer holds rows of that time: the retention has dropped them");
+            let text = "the ledger no longer holds rows of that time: the retention has dropped them";
+            return Ok(Told::new("pruned", text));
         }
         let pause = self.changes.iter().rev().find(|change| change.state == JobState::Paused);
         if self.job.state == JobState::Paused && slot > self.covered_to() {
@@ -330,26 +333,36 @@ impl<'s> Past<'s> {
                 None => format!("paused since it was made, {}", human(&self.zone, self.job.at)),
             };
             let lines = vec![line("its row", "one row for all slots of the pause comes with its end")];
-            return Told { lines, ..Told::new("paused", text) }.hint(format!("rota job resume {name}"));
+            return Ok(Told { lines, ..Told::new("paused", text) }.hint(format!("rota job resume {name}")));
         }
         if let Some(held) = held::by_job(self.state).get(&self.job.id).filter(|held| held.slot <= slot) {
             return self.held(slot, held);
         }
         if let Some(reason) = self.frozen() {
-            return Told::new("frozen", format!("frozen: {reason}")).hint("rota thaw");
+            return Ok(Told::new("frozen", format!("frozen: {reason}")).hint("rota thaw"));
         }
         let suspended = self.state.intake.snapshots().iter().find_map(|snapshot| snapshot.suspended);
         if let Some(why) = suspended {
-            return Told::new("suspended", format!("nothing fires: {}", view::spelled(why)));
+            return Ok(Told::new("suspended", format!("nothing fires: {}", view::spelled(why))));
         }
         if self.state.now().since_ms(slot) <= DECIDED_WITHIN_MS || slot > self.covered_to() {
-            return Told::new("due", format!("due for {}, not decided yet", span(self.state.now().since_ms(slot))));
+            let text = format!("due for {}, not decided yet", span(self.state.now().since_ms(slot)));
+            return Ok(Told::new("due", text));
         }
-        Told::new("hole", "A HOLE: this slot should have a row, and has none; nothing explains it")
-            .hint(format!("rota audit --job {name}"))
+        Ok(Told::new("hole", "A HOLE: this slot should have a row, and has none; nothing explains it")
+            .hint(format!("rota audit --job {name}")))
     }
 
-    fn held(&self, slot: UnixMs, held: &Held) -> Told {
+    fn held(&self, slot: UnixMs, held: &Held) -> Result<Told, Refusal> {
+        let mut told = self.told_of_held(slot, held);
+        if held.why == Why::Upstream {
+            let lines = upstream::lines(self.state, &self.job.spec, held.slot, &self.zone)?;
+            told.lines = lines.into_iter().map(|text| line("upstream", text)).collect();
+        }
+        Ok(told)
+    }
+
+    fn told_of_held(&self, slot: UnixMs, held: &Held) -> Told {
         let since = human(&self.zone, held.since);
         let is_nobody = matches!(held.why, Why::NoWorker | Why::NoWorkerForHandler | Why::NoWorkerForLabels);
         let hint = if held.why == Why::Frozen {

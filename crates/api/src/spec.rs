@@ -27,6 +27,7 @@ use crate::misfire;
 use crate::nearest::did_you_mean;
 use crate::refusal::Refusal;
 use crate::shards;
+use crate::upstream;
 use crate::when;
 
 /// What stands for a header's value where it is not shown.
@@ -91,6 +92,7 @@ pub(crate) fn read(job: &rest::JobSpec, server_zone: &str) -> Result<Spec, Refus
         jitter_ms: duration("jitter", &job.jitter)?.unwrap_or(0),
         misfire: misfire::read(job.misfire.as_ref())?,
         alerts: job.alerts.clone(),
+        after: upstream::read(job.after.as_ref())?,
     })
 }
 
@@ -394,6 +396,7 @@ pub(crate) fn write(spec: &Spec, name: &str, app: (&str, &str), state: JobState,
     job.misfire = misfire::write(&spec.misfire);
     job.alerts.clone_from(&spec.alerts);
     job.jitter = (spec.jitter_ms > 0).then(|| duration::print(spec.jitter_ms));
+    job.after = upstream::write(&spec.after);
     match &spec.target {
         Target::Handler { name, param } => {
             job.app = Some(app.to_owned());

@@ -264,6 +264,9 @@ fn words_in_the_document_are_those_that_are_read() {
     assert_eq!(words(&STRATEGIES), rest::words::Strategy::ALL);
     assert_eq!(words(&crate::shards::ON_LOSS), rest::words::OnLoss::ALL);
     assert_eq!(words(&DELIVERIES), rest::words::Delivery::ALL);
+    assert_eq!(words(&upstream::WHENS), rest::words::UpstreamWhen::ALL);
+    assert_eq!(words(&upstream::PERIODS), rest::words::UpstreamPeriod::ALL);
+    assert_eq!(words(&upstream::ON_SKIPS), rest::words::OnSkip::ALL);
     assert_eq!(words(&when::GAPS), rest::words::DstGap::ALL);
     assert_eq!(words(&when::FOLDS), rest::words::DstOverlap::ALL);
 }

@@ -20,6 +20,7 @@ use crate::shard_story;
 use crate::slot_story;
 use crate::spec;
 use crate::state::State;
+use crate::upstream;
 use crate::view::{self, Known, Names};
 use crate::when;
 
@@ -39,6 +40,7 @@ pub(crate) fn tell(state: &State, run: &Run, attempts: &[Attempt]) -> Result<Sto
     if run.shards == 0 {
         lines.not_run(state, run)?;
     }
+    lines.upstreams(state, run, job.spec.as_ref())?;
     lines.passed(&mut names, run, attempts, job.spec.as_ref())?;
     for line in slot_story::surroundings(&names, run, &job.zone)? {
         lines.say(None, line.about, line.text);
@@ -156,6 +158,15 @@ impl Lines {
             state.history.reruns_of(run.id)?.iter().rev().take(RERUNS_MAX).map(ToString::to_string).collect();
         if !repeated.is_empty() {
             self.say(None, "rerun as", repeated.join(", "));
+        }
+        Ok(())
+    }
+
+    /// What a slot waited for.
+    fn upstreams(&mut self, state: &State, run: &Run, spec: Option<&Spec>) -> Result<(), Refusal> {
+        let Some(spec) = spec.filter(|_| run.origin == Origin::Schedule && run.slots == 1) else { return Ok(()) };
+        for text in upstream::lines(state, spec, run.slot, &self.zone)? {
+            self.say(None, "upstream", text);
         }
         Ok(())
     }

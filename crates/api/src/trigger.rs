@@ -132,7 +132,12 @@ pub(crate) async fn once<M: Future<Output = Result<Made, Refusal>>>(
                 .hint("a new request needs a new id"));
         }
         Reserved::Unknown => return Err(Refusal::from(Why::JobUnknown)),
-        Reserved::App(_) | Reserved::Job(_) | Reserved::Worker(_) | Reserved::Done | Reserved::Taken(_) => {
+        Reserved::App(_)
+        | Reserved::Job(_)
+        | Reserved::Worker(_)
+        | Reserved::Done
+        | Reserved::Taken(_)
+        | Reserved::Cycle(_) => {
             return Err(Refusal::internal(reserved));
         }
     }

@@ -220,6 +220,7 @@ pub(crate) fn job(
         version: definition.version.0,
         state: state_word(definition.state).to_owned(),
         spec: written,
+        dependents: Vec::new(),
         finished: when::finished(&definition.spec, compiled.as_ref(), definition.state, state.now()),
         schedule: compiled.as_ref().map_or_else(|| "not readable by this version of Rota".to_owned(), explain),
         next_slots: slots.into_iter().map(|slot| zone.format(slot)).collect(),

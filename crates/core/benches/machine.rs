@@ -122,7 +122,9 @@ impl Shell {
                     | Effect::Publish(_)
                     | Effect::Reply(..)
                     | Effect::Cancel(_)
-                    | Effect::Probe(_) => {}
+                    | Effect::Probe(_)
+                    | Effect::AskUpstream(_)
+                    | Effect::Ended(_) => {}
                 }
             }
             for (worker, reports) in std::mem::take(&mut reports) {

@@ -16,6 +16,7 @@ use crate::shards::{Rules, Sharding};
 pub use crate::target::Target;
 use crate::template::Templates;
 use crate::time::UnixMs;
+use crate::upstream::{self, Edge};
 
 pub use crate::when::{Active, Calendar, Dst, Fold, Gap};
 
@@ -62,6 +63,9 @@ pub struct Spec {
     /// What its shards are given, and what they mean for a run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sharding: Sharding,
+    /// Upstream jobs that its slots wait for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Edge>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -231,6 +235,8 @@ pub struct Policy {
     pub misfire: Option<Box<Misfire>>,
     /// How its shards are made and judged.
     pub sharding: Rules,
+    /// Upstream jobs that its slots wait for, if there are any.
+    pub after: Option<Arc<[Edge]>>,
 }
 
 /// The part of a job that is its own: what a dispatch carries.
@@ -286,6 +292,7 @@ impl Spec {
             misfire: Misfire::default(),
             alerts: Vec::new(),
             sharding: Sharding::default(),
+            after: Vec::new(),
         }
     }
 
@@ -356,6 +363,7 @@ impl Spec {
                 jitter_ms: self.jitter_ms,
                 misfire: (self.misfire != Misfire::default()).then(|| Box::new(self.misfire)),
                 sharding: self.sharding.rules,
+                after: upstream::compile(name, &self.schedule, &self.after)?,
             }),
             body: Arc::new(Body { name: name.to_owned(), zone, target: self.target.clone(), templates }),
         })

@@ -30,6 +30,7 @@ pub mod target;
 pub mod template;
 pub mod time;
 pub mod trace;
+pub mod upstream;
 mod url;
 mod when;
 pub mod why;

@@ -30,6 +30,12 @@ pub const DURATION_MAX_MS: u64 = 366 * 24 * 3_600_000;
 pub const JITTER_MAX_MS: u64 = 24 * 3_600_000;
 /// Alert rules that one job may name.
 pub const ALERTS_MAX: usize = 10;
+/// Upstream jobs of one job.
+pub const UPSTREAMS_MAX: usize = 100;
+/// How long a slot waits for its upstream jobs if the job does not say.
+pub const UPSTREAM_DEADLINE_MS: u64 = 24 * 3_600_000;
+/// How long a slot may wait for its upstream jobs.
+pub const UPSTREAM_DEADLINE_MAX_MS: u64 = 7 * 24 * 3_600_000;
 /// A job's parameter.
 pub const PARAM_BYTES_MAX: usize = 1 << 20;
 /// What a run keeps of its handler's output or error.

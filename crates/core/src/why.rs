@@ -51,6 +51,10 @@ why! {
     Restored "restored" "it may have run after the backup that the store was restored from",
     Frozen "frozen" "an operator has frozen the server, or the app",
     StartDeadline "start_deadline" "it could not start before its start deadline",
+    UpstreamSkipped "upstream_skipped" "an upstream job had no run for it",
+    UpstreamFailed "upstream_failed" "an upstream job's run did not end as this job asks",
+    UpstreamDeadline "upstream_deadline" "its upstream jobs were not done before the deadline",
+    UpstreamUnknown "upstream_unknown" "what became of an upstream job's slot is no longer kept",
     // Slots that wait.
     Cap "cap" "the app has as many admitted shards as it may",
     ServerCap "server_cap" "the server has as many admitted shards as it may",
@@ -63,6 +67,7 @@ why! {
     NextPass "next_pass" "nobody has looked for a worker yet; the next pass does",
     Jitter "jitter" "it waits for its start, which the job's jitter puts after its slot",
     CatchUp "catch_up" "it was missed; the job catches up a few at a time",
+    Upstream "upstream" "it waits for upstream jobs",
     Thawing "thawing" "it was frozen; what was missed fires a few at a time",
     Backoff "backoff" "it waits for its next attempt",
     // Attempts and runs.
@@ -123,10 +128,10 @@ impl Why {
         matches!(self, Why::Cap | Why::ServerCap | Why::Rate | Why::NoCredit | Why::NoCapacity | Why::Thawing)
     }
 
-    /// Whether a slot that is held for it waits for a time, and not for anything that comes free.
+    /// Whether a slot that is held for it waits for a time or for upstream jobs, and not for anything that comes free.
     #[must_use]
     pub fn is_time(self) -> bool {
-        matches!(self, Why::Jitter | Why::CatchUp)
+        matches!(self, Why::Jitter | Why::CatchUp | Why::Upstream)
     }
 }
 

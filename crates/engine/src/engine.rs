@@ -1,6 +1,6 @@
 //! Starts and stops the threads of a server.
 //!
-//! The threads: *machines* runs every machine, *writer* owns the store. Each is watched by a sentinel,
+//! The threads: *machines* runs every machine, *writer* owns the store, *upstreams* judges what slots wait for. Each is watched by a sentinel,
 //! so that a panic in it is a [`Failure`] and never a silence.
 //!
 //! A stop goes in order: requests are refused; machines get a last turn, and what they decided is made
@@ -15,6 +15,7 @@ use rota_core::partition::{self, Machine};
 use rota_core::time::Mono;
 use rota_port::executor::{Executor, Outcomes};
 use rota_port::store::{self, Store};
+use rota_port::upstream::Reads;
 
 use crate::clock::Clock;
 use crate::failure::{Failure, Failures};
@@ -23,6 +24,7 @@ use crate::ids::{Ids, RESERVE_IDS, Reserve};
 use crate::machines::Machines;
 use crate::outbox::Lanes;
 use crate::shared::Shared;
+use crate::upstreams::Upstreams;
 use crate::writer::Writer;
 
 /// Partitions claimed at once: a claim of all would hold every stored definition in memory beside
@@ -81,11 +83,12 @@ impl Engine {
     /// Claims every partition of the store, builds its machines, and starts the threads. This takes
     /// as long as the store takes to read all definitions; call it where blocking is fine.
     ///
-    /// `executors` makes one executor for each protocol; they answer through what it is given. They
+    /// `reads` are those of the same store. `executors` makes one executor for each protocol; they answer through what it is given. They
     /// must read time from copies of `clock`.
     pub fn start(
         config: Config,
         mut store: Box<dyn Store>,
+        reads: Arc<dyn Reads>,
         clock: Clock,
         executors: impl FnOnce(Arc<dyn Outcomes>) -> Vec<Arc<dyn Executor>>,
     ) -> Result<Engine, Error> {
@@ -100,9 +103,11 @@ impl Engine {
         let machines = Machines::new(Arc::clone(&shared), lanes, machines, ids, config.machine.pending_max);
         let writer = Writer::new(Arc::clone(&shared), store, config.retention_ms);
         // A thread that cannot be started drops the engine, which ends the one before.
-        let mut engine = Engine { shared, threads: Vec::with_capacity(2) };
+        let upstreams = Upstreams::new(Arc::clone(&shared), reads);
+        let mut engine = Engine { shared, threads: Vec::with_capacity(3) };
         engine.spawn("writer", move || writer.run())?;
         engine.spawn("machines", move || machines.run())?;
+        engine.spawn("upstreams", move || upstreams.run())?;
         Ok(engine)
     }
 
@@ -124,11 +129,13 @@ impl Engine {
         let clock = self.shared.clock;
         let by = Mono(clock.mono().0.saturating_add(u64::try_from(within.as_millis()).unwrap_or(u64::MAX)));
         self.shared.inbox.put(|arrivals| arrivals.stop_by = Some(by));
+        self.shared.asked.put(|asked| asked.is_over = true);
+        let upstreams = self.end("upstreams", clock.until(by));
         let machines = self.end("machines", clock.until(by));
         self.shared.replies.close();
         self.shared.orders.put(|orders| orders.stop_by = Some(by));
         let writer = self.end("writer", clock.until(by));
-        machines.and(writer)
+        machines.and(writer).and(upstreams)
     }
 
     /// Waits for a thread that was told to stop, and for as long again as a call that it is in may take.

@@ -19,6 +19,7 @@ mod outbox;
 mod permits;
 mod replies;
 mod shared;
+mod upstreams;
 mod writer;
 
 pub use engine::{Config, Engine, Error};

@@ -298,6 +298,8 @@ impl Machines {
                     }
                     self.wakes.insert((now.mono.plus(ms), partition));
                 }
+                Effect::AskUpstream(ask) => self.outbox.ask(partition, *ask),
+                Effect::Ended(job) => self.outbox.ended(job),
                 Effect::Publish(snapshot) => self.outbox.publish(snapshot),
             }
         }
@@ -420,6 +422,8 @@ fn mints(input: &Input) -> bool {
         | Input::Sent { .. }
         | Input::Probed { .. }
         | Input::Cancelled { .. }
+        | Input::Upstream { .. }
+        | Input::WatchEnds(_)
         | Input::ConfirmClock
         | Input::Slept(_) => false,
     }

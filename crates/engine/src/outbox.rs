@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rota_core::batch::Batch;
-use rota_core::id::PartitionId;
-use rota_core::partition::{Answer, ReplyTo, Snapshot};
+use rota_core::id::{JobId, PartitionId};
+use rota_core::partition::{Answer, AskUpstream, ReplyTo, Snapshot};
 use rota_core::worker::{Protocol, Registration};
 use rota_port::executor::{Executor, Outbound};
 
@@ -40,6 +40,8 @@ pub(crate) struct Outbox {
     url: Vec<(PartitionId, Outbound)>,
     replies: Vec<(ReplyTo, Answer)>,
     snapshots: Vec<Arc<Snapshot>>,
+    asks: Vec<(PartitionId, AskUpstream)>,
+    ended: Vec<JobId>,
 }
 
 impl Outbox {
@@ -62,6 +64,14 @@ impl Outbox {
         self.snapshots.push(snapshot);
     }
 
+    pub(crate) fn ask(&mut self, partition: PartitionId, ask: AskUpstream) {
+        self.asks.push((partition, ask));
+    }
+
+    pub(crate) fn ended(&mut self, job: JobId) {
+        self.ended.push(job);
+    }
+
     /// Hands everything over. The writer comes first, since its work takes longest.
     pub(crate) fn flush(&mut self, shared: &Shared, lanes: &Lanes) {
         if !self.batches.is_empty() {
@@ -76,5 +86,12 @@ impl Outbox {
         }
         shared.replies.answer(&mut self.replies);
         shared.publish(&mut self.snapshots);
+        if !self.asks.is_empty() || !self.ended.is_empty() {
+            let (asks, ended) = (&mut self.asks, &mut self.ended);
+            shared.asked.put(|asked| {
+                asked.asks.append(asks);
+                asked.ended.append(ended);
+            });
+        }
     }
 }

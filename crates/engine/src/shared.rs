@@ -19,12 +19,14 @@ use crate::gauges::Gauges;
 use crate::ids::Reserve;
 use crate::mailbox::{Mailbox, lock};
 use crate::replies::Replies;
+use crate::upstreams::Asked;
 
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) partitions: u16,
     pub(crate) inbox: Mailbox<Arrivals>,
     pub(crate) orders: Mailbox<Orders>,
+    pub(crate) asked: Mailbox<Asked>,
     pub(crate) replies: Replies,
     pub(crate) gauges: Gauges,
     pub(crate) tap: Arc<Tap>,
@@ -104,6 +106,7 @@ impl Shared {
             partitions,
             inbox: Mailbox::new(Arrivals::default()),
             orders: Mailbox::new(Orders::default()),
+            asked: Mailbox::new(Asked::default()),
             replies: Replies::new(limits::REQUESTS_WAITING_MAX),
             gauges: Gauges::new(),
             tap: Arc::default(),
@@ -179,6 +182,7 @@ impl Shared {
     pub(crate) fn abort(&self) {
         self.inbox.put(|arrivals| arrivals.is_aborted = true);
         self.orders.put(|orders| orders.is_aborted = true);
+        self.asked.put(|asked| asked.is_over = true);
         self.replies.close();
     }
 }

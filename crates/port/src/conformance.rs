@@ -27,14 +27,8 @@ pub use reservations::*;
 pub use secrets::*;
 pub use upkeep::*;
 
-use crate::history::History;
-use crate::query::Query;
 use crate::store::Store;
-
-/// All reads of a store.
-pub trait Reads: Query + History {}
-
-impl<T: Query + History> Reads for T {}
+pub use crate::upstream::Reads;
 
 /// A store, and reads of it.
 pub type Opened = (Box<dyn Store>, Box<dyn Reads>);
@@ -88,6 +82,8 @@ macro_rules! store_suite {
             an_alert_is_set_replaced_and_removed
             what_alerts_came_to_is_kept
             ends_of_watched_runs_are_noted
+            no_job_can_be_made_to_wait_for_itself
+            upstream_jobs_follow_the_current_version
             ids_are_disjoint_and_grow
             a_sweep_keeps_what_is_needed
             runs_are_filtered_newest_first

@@ -31,6 +31,8 @@ pub trait History: Send + Sync {
     fn ledger(&self, from: RunId, limit: u32) -> Result<Vec<Covered>, Error>;
     /// How far the slots of partitions and jobs are covered.
     fn standing(&self) -> Result<Standing, Error>;
+    /// How far the slots of one job are covered; none if there was never such a job.
+    fn standing_of(&self, job: JobId) -> Result<Option<JobStanding>, Error>;
     /// When a process had the store, newest first, at most [`PAST_MAX`].
     fn terms(&self) -> Result<Vec<Term>, Error>;
     /// Freezes, the open ones first, then the newest, at most [`PAST_MAX`].
@@ -136,6 +138,17 @@ pub struct Standing {
     /// The exceptions, in order of job.
     pub exceptions: Vec<(JobId, Exception)>,
     /// Rows with ids below this were dropped by the retention, or some of them were.
+    pub swept: u64,
+}
+
+/// How far the slots of one job are covered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JobStanding {
+    /// Its partition's mark.
+    pub mark: UnixMs,
+    /// Its exception.
+    pub exception: Option<Exception>,
+    /// See [`Standing::swept`].
     pub swept: u64,
 }
 

@@ -3,7 +3,7 @@
 //! [`store::Store`] makes batches durable, [`query::Query`] reads what is durable, [`history::History`] the past,
 //! [`executor::Executor`] carries dispatches out, [`intake::Intake`] carries requests in,
 //! [`logs::Logs`] keeps what attempts print, [`secrets::Secrets`] what jobs may use and nobody may see,
-//! [`backup::Backup`] copies all of it.
+//! [`upstream`] reads what slots wait for, [`backup::Backup`] copies all of it.
 //!
 //! Absent on purpose: SQL, HTTP, threads. [`memory`] is the reference implementation of store and query.
 #![deny(missing_docs)]
@@ -21,3 +21,4 @@ pub mod query;
 pub mod secrets;
 pub mod store;
 pub mod tap;
+pub mod upstream;

@@ -36,6 +36,8 @@ pub trait Query: Send + Sync {
     fn job_version(&self, job: JobId, version: Version) -> Result<Option<Definition>, Error>;
     /// Living jobs with an id above `after`, in order of id.
     fn jobs(&self, app: Option<AppId>, after: JobId, limit: u32) -> Result<Vec<Definition>, Error>;
+    /// Jobs that have this one upstream, or whose definition on its way will, in order of id.
+    fn dependents(&self, job: JobId, limit: u32) -> Result<Vec<JobId>, Error>;
     /// A run.
     fn run(&self, run: RunId) -> Result<Option<Run>, Error>;
     /// Recent runs whose id is `value` modulo `32^digits`, newest first, at most two.

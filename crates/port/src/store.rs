@@ -102,6 +102,23 @@ pub enum Reservation {
         /// Its name.
         name: String,
     },
+    /// Upstream jobs that a definition on its way names, or [`Reserved::Cycle`] if a job would wait for itself. They
+    /// count until that definition is durable, is given up, or the process ends.
+    Upstreams {
+        /// The job that waits.
+        job: JobId,
+        /// What for.
+        upstreams: Vec<JobId>,
+        /// Tells this definition from others that are on their way; not 0.
+        token: u64,
+    },
+    /// Gives upstream jobs back, since their definition was refused.
+    UpstreamsBack {
+        /// The job.
+        job: JobId,
+        /// What told the definition.
+        token: u64,
+    },
     /// A request to run a job.
     Request {
         /// The job.
@@ -215,6 +232,8 @@ pub enum Reserved {
     Answered(Option<RunId>),
     /// The name is taken, by this job.
     Taken(JobId),
+    /// The job would wait for itself: from it over its upstream jobs to it again.
+    Cycle(Vec<JobId>),
     /// The request id was used with another body.
     OtherBody,
     /// There is no such app, job or secret.

@@ -339,6 +339,11 @@ impl<'s> Writer<'s> {
         self.cold("UPDATE job_name SET is_used = 1 WHERE job = ?1 AND is_used = 0", params![id.0])?;
         self.store.watch.define(definition);
         self.changes.has_definition = true;
+        self.cold("DELETE FROM upstream WHERE job = ?1", params![id.0])?;
+        for edge in &definition.spec.after {
+            let insert = "INSERT INTO upstream (job, upstream, token) VALUES (?1, ?2, 0)";
+            self.cold(insert, params![id.0, edge.job.0])?;
+        }
         self.free_if_deleted(id, definition.state)
     }
 
@@ -366,6 +371,7 @@ impl<'s> Writer<'s> {
     fn free_if_deleted(&mut self, job: JobId, state: JobState) -> Result<(), Error> {
         if state == JobState::Deleted {
             self.cold("DELETE FROM job_name WHERE job = ?1", params![job.0])?;
+            self.cold("DELETE FROM upstream WHERE job = ?1", params![job.0])?;
         }
         Ok(())
     }

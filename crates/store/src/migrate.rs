@@ -32,6 +32,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 8, sql: include_str!("../migrations/0008_rates.sql") },
     Migration { version: 9, sql: include_str!("../migrations/0009_alerts.sql") },
     Migration { version: 10, sql: include_str!("../migrations/0010_shards.sql") },
+    Migration { version: 11, sql: include_str!("../migrations/0011_upstream.sql") },
 ];
 
 /// Applies what is missing. Before it changes a schema that is in use, it copies the file aside.

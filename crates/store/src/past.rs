@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use rota_core::batch::{Rerun, Run, RunState, SettledShard, Shards};
 use rota_core::freeze::{Freeze, Missed, Thaw};
-use rota_core::id::{AppId, JobId, PartitionId, RunId, Version, WorkerId};
+use rota_core::id::{AppId, JobId, PartitionId, RunId, Version, WorkerId, partition_of};
 use rota_core::job::Definition;
 use rota_core::limits;
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
-use rota_port::history::{COVERED_MAX, Covered, History, PAST_MAX, Standing, StateChange, StateFilter, Term};
+use rota_port::history::{
+    COVERED_MAX, Covered, History, JobStanding, PAST_MAX, Standing, StateChange, StateFilter, Term,
+};
 use rota_port::store::Error;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -41,6 +43,8 @@ impl SqliteStore {
             let before = "UPDATE term SET alive_at = min(max(alive_at, (SELECT coalesce(max(at), 0) FROM partition)), \
                  max(?1, started_at)) WHERE stopped_at IS NULL AND id = (SELECT max(id) FROM term)";
             self.conn.execute(before, [at.0])?;
+            // Definitions that were on their way to another process will never arrive.
+            self.conn.execute("DELETE FROM upstream WHERE token <> 0", [])?;
             let insert = "INSERT INTO term (started_at, alive_at, version, tzdb) VALUES (?1, ?1, ?2, ?3)";
             self.conn.execute(insert, params![at.0, version, tzdb])?;
             Ok(self.conn.last_insert_rowid())
@@ -292,6 +296,25 @@ impl History for SqliteQuery {
             let mut statement = conn.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
             let swept = statement.query_row([SWEPT], |row| row.get::<_, i64>(0)).optional()?;
             Ok(Standing { marks, exceptions, swept: swept.unwrap_or(0).cast_unsigned() })
+        })
+    }
+
+    fn standing_of(&self, job: JobId) -> Result<Option<JobStanding>, Error> {
+        self.ask(|conn| {
+            let app = "SELECT a.namespace, a.name, (SELECT count(*) FROM partition) FROM job j \
+                 JOIN app a ON a.id = j.app WHERE j.id = ?1";
+            let partition = conn.prepare_cached(app)?.query_row([job.0], |row| {
+                let (namespace, name): (String, String) = (row.get(0)?, row.get(1)?);
+                Ok(partition_of(&namespace, &name, row.get(2)?))
+            });
+            let Some(partition) = partition.optional()? else { return Ok(None) };
+            let mark = "SELECT mark FROM partition WHERE id = ?1";
+            let mark = conn.prepare_cached(mark)?.query_row([partition.0], |row| row.get(0).map(UnixMs))?;
+            let mut statement = conn.prepare_cached("SELECT kind, at FROM exception WHERE job = ?1")?;
+            let exception = statement.query_row([job.0], |row| codec::read_exception(row, 0)).optional()?;
+            let mut statement = conn.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
+            let swept = statement.query_row([SWEPT], |row| row.get::<_, i64>(0)).optional()?;
+            Ok(Some(JobStanding { mark, exception, swept: swept.unwrap_or(0).cast_unsigned() }))
         })
     }
 

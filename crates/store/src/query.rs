@@ -237,6 +237,13 @@ impl Query for SqliteQuery {
         self.definitions(&sql, values)
     }
 
+    fn dependents(&self, job: JobId, limit: u32) -> Result<Vec<JobId>, Error> {
+        let sql = "SELECT DISTINCT job FROM upstream WHERE upstream = ?1 ORDER BY job LIMIT ?2";
+        self.ask(|conn| {
+            conn.prepare_cached(sql)?.query_map(params![job.0, limit], |row| row.get(0).map(JobId))?.collect()
+        })
+    }
+
     fn run(&self, run: RunId) -> Result<Option<Run>, Error> {
         self.ask(|conn| {
             let segments = segment::load(conn)?;

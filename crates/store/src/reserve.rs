@@ -4,6 +4,7 @@ use rota_core::id::{AppId, JobId, PartitionId, RunId, WorkerId, partition_of};
 use rota_core::limits;
 use rota_core::rate::Rates;
 use rota_core::time::UnixMs;
+use rota_core::upstream;
 use rota_port::store::{Error, REQUEST_KEPT_MS, Reservation, Reserved, Scope, StoredSecret, Token};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
@@ -63,6 +64,8 @@ impl SqliteStore {
                 request(&self.conn, *job, request_id, body_hash, *at)
             }
             Reservation::RequestBack { job, request_id } => request_back(&self.conn, *job, request_id),
+            Reservation::Upstreams { job, upstreams, token } => self::upstreams(&self.conn, *job, upstreams, *token),
+            Reservation::UpstreamsBack { job, token } => upstreams_back(&self.conn, *job, *token),
             Reservation::Token(token) => keep_token(&self.conn, token),
             Reservation::TokensBack { scope } => tokens_back(&self.conn, scope),
             Reservation::Secret(secret) => keep_secret(&self.conn, secret, &self.key),
@@ -167,6 +170,26 @@ fn request(
 
 fn request_back(conn: &Connection, job: JobId, request_id: &str) -> Result<Reserved, Error> {
     run(conn, "DELETE FROM request WHERE job = ?1 AND request_id = ?2", params![job.0, request_id])?;
+    Ok(Reserved::Done)
+}
+
+fn upstreams(conn: &Connection, job: JobId, upstreams: &[JobId], token: u64) -> Result<Reserved, Error> {
+    let mut of = conn.prepare_cached("SELECT DISTINCT upstream FROM upstream WHERE job = ?1").map_err(of)?;
+    let cycle = upstream::cycle(job, upstreams, |job| {
+        of.query_map([job.0], |row| row.get(0).map(JobId))?.collect::<rusqlite::Result<Vec<JobId>>>()
+    });
+    if let Some(cycle) = cycle.map_err(crate::failure::of)? {
+        return Ok(Reserved::Cycle(cycle));
+    }
+    for upstream in upstreams {
+        let insert = "INSERT OR IGNORE INTO upstream (job, upstream, token) VALUES (?1, ?2, ?3)";
+        run(conn, insert, params![job.0, upstream.0, token.cast_signed()])?;
+    }
+    Ok(Reserved::Done)
+}
+
+fn upstreams_back(conn: &Connection, job: JobId, token: u64) -> Result<Reserved, Error> {
+    run(conn, "DELETE FROM upstream WHERE job = ?1 AND token = ?2", params![job.0, token.cast_signed()])?;
     Ok(Reserved::Done)
 }
 

@@ -15,6 +15,7 @@ use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, Ru
 use rota_core::job::{Definition, JobState, Spec, Target, When};
 use rota_core::rate::{Limit, Rate, Rates};
 use rota_core::time::UnixMs;
+use rota_core::upstream::{Edge, Ended, OnSkip, Period};
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
 use rota_port::alerts::{StoredNotice, Work};
@@ -162,6 +163,9 @@ fn write(store: &mut dyn Store, schema: u32) {
     if schema >= 9 {
         write_alerts(store, job);
     }
+    if schema >= 11 {
+        write_upstream(store, (app.id, job), epoch, first + 2);
+    }
 }
 
 /// A rule, an alarm, a message, and the end of a run that nobody has judged: all that schema 9 has more.
@@ -220,6 +224,30 @@ fn write_secrets(store: &mut dyn Store, app: AppId, epoch: Epoch, floor: u64) {
     };
     let rows = vec![Row::Definition(Box::new(definition))];
     let batch = Batch { partition: PartitionId(0), epoch, seq: Seq(2), at: T.plus_ms(70), mark: T, floor, rows };
+    assert_eq!(store.commit(&[batch]), Ok(vec![Outcome::Applied]));
+}
+
+/// A job that waits for another.
+fn write_upstream(store: &mut dyn Store, (app, settle): (AppId, JobId), epoch: Epoch, floor: u64) {
+    let name = Reservation::JobName { app, name: "report".to_owned(), at: T };
+    let Reserved::Job(job) = store.reserve(&name).unwrap() else { panic!("the name is new") };
+    let target = Target::Handler { name: "report".to_owned(), param: String::new() };
+    let (when, period, on_skip) = (Ended::Completion, Period::Window, OnSkip::Run);
+    let edge = Edge { job: settle, name: "settle".to_owned(), when, period, on_skip, deadline_ms: Some(60_000) };
+    let definition = Definition {
+        id: job,
+        version: Version(1),
+        app,
+        name: "report".to_owned(),
+        spec: Spec { after: vec![edge], ..Spec::new(When::Cron("0 2 * * *".to_owned()), target) },
+        state: JobState::Enabled,
+        at: T,
+        by: "someone".to_owned(),
+        managed_by: None,
+        pause: None,
+    };
+    let rows = vec![Row::Definition(Box::new(definition))];
+    let batch = Batch { partition: PartitionId(0), epoch, seq: Seq(3), at: T.plus_ms(80), mark: T, floor, rows };
     assert_eq!(store.commit(&[batch]), Ok(vec![Outcome::Applied]));
 }
 
@@ -284,6 +312,11 @@ fn a_store_of_schema_10_opens_with_everything() {
     past(check(10, include_str!("fixtures/v10.sql"), include_str!("fixtures/v10.key.hex")));
 }
 
+#[test]
+fn a_store_of_schema_11_opens_with_everything() {
+    past(check(11, include_str!("fixtures/v11.sql"), include_str!("fixtures/v11.key.hex")));
+}
+
 fn past((store, query): (MemoryStore, rota_store::SqliteQuery)) {
     assert_eq!(query.terms(), store.terms());
     assert_eq!(query.freezes(), store.freezes());
@@ -301,10 +334,10 @@ fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::Sql
     let loaded = store.claim(&partitions).unwrap();
     assert_eq!(loaded, model.claim(&partitions).unwrap());
     assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), if schema >= 3 { 2 } else { 1 }));
-    assert_eq!(loaded[0].jobs.len(), if schema >= 2 { 2 } else { 1 });
+    assert_eq!(loaded[0].jobs.len(), if schema >= 11 { 3 } else { schema.min(2) as usize });
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
-    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 4, 5, 5, 5, 5, 5][schema as usize - 1]);
+    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 4, 5, 5, 5, 5, 5, 5][schema as usize - 1]);
     for run in query.runs(&all).unwrap() {
         assert_eq!(query.merged_into(run.id), model.merged_into(run.id));
     }
@@ -312,6 +345,7 @@ fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::Sql
     assert_eq!(query.secrets(), model.secrets());
     assert_eq!(query.jobs_with_secrets(JobId(0), 10), model.jobs_with_secrets(JobId(0), 10));
     let job = loaded[0].jobs[0].id;
+    assert_eq!(query.dependents(job, 10), model.dependents(job, 10));
     let of_job = RunFilter { job: Some(job), ..all };
     assert_eq!(query.runs(&of_job), Query::runs(&model, &of_job));
     assert_eq!(query.worker(WorkerId(1)), Query::worker(&model, WorkerId(1)));

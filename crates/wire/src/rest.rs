@@ -69,6 +69,7 @@ mod server;
 mod shards;
 mod stream;
 mod token;
+mod upstream;
 mod when;
 #[cfg(feature = "schema")]
 pub mod words;
@@ -88,6 +89,7 @@ pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};
 pub use shards::{Portion, Quorum, Shards, Split, Success};
 pub use stream::{Dropped, Followed, LogPart, StreamEnd};
 pub use token::{Token, TokenNew, TokenShown};
+pub use upstream::{After, Upstream, UpstreamEdge};
 pub use when::{Active, Calendar, Dst, DstRule, Misfire};
 
 use serde::{Deserialize, Serialize};

@@ -5,8 +5,8 @@ use rota_core::id::{Epoch, PartitionId};
 use rota_core::partition::Input;
 use rota_core::time::Now;
 
-use crate::check::Rule;
 use crate::check::loss::Decision;
+use crate::check::{Rule, upstream};
 use crate::event::Event;
 use crate::mutant::Mutant;
 use crate::store::Applied;
@@ -123,6 +123,7 @@ impl World {
         self.checks.history.extend(changes.states.iter().copied());
         let covered = self.checks.coverage.applied(part, &changes);
         let missed = self.checks.misfires.applied(batch.partition, part, &changes);
+        let waited = upstream::applied(&self.store, part, &changes);
         let lived = self.checks.life.applied(part, &changes, &self.oracle);
         let begun = self.checks.rate.applied(part, &changes);
         let split = self.checks.shards.applied(part, &changes, &self.oracle);
@@ -131,6 +132,7 @@ impl World {
         self.note(missed);
         self.note(lived);
         self.note(split);
+        self.note(waited);
         true
     }
 

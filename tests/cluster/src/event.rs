@@ -5,6 +5,7 @@ use rota_core::partition::{Answer, CancelAnswer, Dispatch, Enquiry, Holder, Inpu
 
 use crate::chaos::Fault;
 use crate::check::reply::Asked;
+use crate::upstream::Look;
 
 /// A request to a machine, still without the place of its answer.
 pub enum Request {
@@ -71,6 +72,8 @@ pub enum Event {
     Reply { process: usize, asked: Box<Asked>, answer: Box<Answer> },
     /// A process starts for this worker.
     Start { slot: usize },
+    /// A server looks at the upstream jobs of a slot.
+    Judge { server: usize, boot: u32, partition: PartitionId, epoch: Epoch, look: Look },
     /// A server claims a partition.
     Claim { server: usize, partition: PartitionId },
     /// A server starts again.
@@ -99,6 +102,7 @@ impl Event {
             Event::Turn { server, boot, .. }
             | Event::Tell { server, boot, .. }
             | Event::Commit { server, boot, .. }
+            | Event::Judge { server, boot, .. }
             | Event::Dialled { server, boot, .. }
             | Event::TermOver { server, boot, .. } => Some((*server, Some(*boot))),
             Event::Arrive { server, .. } => Some((*server, None)),

@@ -3,7 +3,7 @@
 //! One seed is one story. There is no async runtime, no thread and no real time in it; everything
 //! random comes from the seed. After every event the invariants of [`check`] hold, or the seed fails.
 //!
-//! [`world`] is the loop. [`server`], [`commit`], [`intake`] and [`calls`] are the shell of a server, [`store`] the model of a
+//! [`world`] is the loop. [`server`], [`commit`], [`intake`], [`calls`] and [`upstream`] are the shell of a server, [`store`] the model of a
 //! store, [`worker`] and [`fleet`] the workers, [`operator`] the people, [`chaos`] the faults, [`ending`] the end.
 //! [`oracle`] is what workers recorded; [`check`] holds the invariants; [`story`] tells what happened.
 //!
@@ -29,6 +29,7 @@ pub mod scenario;
 pub mod server;
 pub mod store;
 pub mod story;
+pub mod upstream;
 pub mod words;
 pub mod worker;
 pub mod world;

@@ -58,6 +58,7 @@ impl Mutant {
                 In::ShardKillForgotten,
                 In::BroadcastToAnyone,
                 In::QuorumShort,
+                In::UpstreamIgnored,
             ];
             all.extend(machine.map(Mutant::Machine));
         }

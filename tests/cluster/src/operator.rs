@@ -15,6 +15,7 @@ use rota_core::partition::{Input, ReplyTo, RerunOrder};
 use rota_core::retry::{self, Backoff};
 use rota_core::shards::{OnLoss, Success};
 use rota_core::time::UnixMs;
+use rota_core::upstream::{Edge, Ended, OnSkip, Period};
 
 use crate::check::places::is_parked;
 use crate::check::reply::Asked;
@@ -42,7 +43,7 @@ impl World {
         let app = 1 + rng.below(u64::from(URL_APP)) as u32;
         let now_ms = WALL_ZERO_MS + (self.now / 1_000) as i64;
         let misses = self.scenario.misfires.then_some(self.seed.wrapping_add(self.events) ^ u64::from(id.0));
-        let mut spec = spec(rng, app, now_ms, misses);
+        let mut spec = after(&mut self.dice.upstream, id, spec(rng, app, now_ms, misses));
         split(&mut self.dice.shards, &mut spec);
         let rng = &mut self.dice.operator;
         let state = if rng.chance(100_000) { JobState::Paused } else { JobState::Enabled };
@@ -127,7 +128,10 @@ impl World {
                 (definition.spec.shards, definition.spec.sharding) = (fresh.shards, fresh.sharding);
                 definition.spec.retry = fresh.retry;
             }
-            _ => definition.spec = fresh,
+            _ => definition.spec = after(&mut self.dice.upstream, definition.id, fresh),
+        }
+        if matches!(definition.spec.schedule, When::DelayMs(_) | When::Manual) {
+            definition.spec.after.clear();
         }
         let stale = rng.chance(100_000);
         let expected = Some(if stale { Version(definition.version.0 + 7) } else { definition.version });
@@ -404,6 +408,33 @@ fn split(rng: &mut Rng, spec: &mut Spec) {
         Success::Percent(percent),
         Success::BestEffort,
     ]);
+}
+
+/// Some jobs wait for others, which are older, so that no cycle comes of it.
+fn after(rng: &mut Rng, job: JobId, spec: Spec) -> Spec {
+    let older = u64::from(job.0 - JobId::FIRST.0);
+    let can_wait = matches!(spec.schedule, When::Cron(_) | When::EveryMs(_) | When::OnceMs(_));
+    if older == 0 || !can_wait || !rng.chance(350_000) {
+        return spec;
+    }
+    let mut edges: Vec<Edge> = Vec::new();
+    for _ in 0..*rng.pick(&[1, 1, 2]) {
+        let job = JobId(JobId::FIRST.0 + rng.below(older) as u32);
+        let period = *rng.pick(&[Period::SameSlot, Period::SameSlot, Period::Latest, Period::Window]);
+        let is_once = matches!(spec.schedule, When::OnceMs(_));
+        let edge = Edge {
+            job,
+            name: format!("job-{}", job.0 - JobId::FIRST.0),
+            when: *rng.pick(&[Ended::Success, Ended::Success, Ended::Completion, Ended::Failure]),
+            period: if is_once { Period::Latest } else { period },
+            on_skip: *rng.pick(&[OnSkip::Skip, OnSkip::Run]),
+            deadline_ms: *rng.pick(&[Some(3_000), Some(20_000), Some(60_000)]),
+        };
+        if edges.iter().all(|other| other.job != job) {
+            edges.push(edge);
+        }
+    }
+    Spec { after: edges, ..spec }
 }
 
 /// Some jobs have calendars, bounds and jitter, around now, so that slots meet them.

@@ -1,6 +1,6 @@
 //! A server's shell: it carries inputs into its machines and their effects out, and decides nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rota_core::id::{Block, Epoch, PartitionId};
@@ -78,6 +78,8 @@ impl World {
             wake_at: None,
             heard: Heard::new(now.mono),
             calls_open: 0,
+            asks: BTreeMap::new(),
+            watched: BTreeSet::new(),
         };
         self.servers[server].hosted.insert(partition, hosted);
         self.step(server, partition, Input::Permits(1_000));
@@ -243,6 +245,8 @@ impl World {
                 let wait = self.servers[server].clock.true_us(wait_ms) + late;
                 self.wake(server, partition, wait);
             }
+            Effect::AskUpstream(ask) => self.ask_upstream(server, partition, *ask),
+            Effect::Ended(job) => self.ended(job),
             Effect::Publish(snapshot) => self.published(server, partition, snapshot, is_still),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rota_core::batch::Batch;
 use rota_core::id::{AppId, AttemptId, Epoch, JobId, PartitionId, WorkerId};
-use rota_core::partition::Machine;
+use rota_core::partition::{AskUpstream, Machine};
 use rota_core::worker::App;
 
 use crate::check::coverage::Coverage;
@@ -44,6 +44,10 @@ pub struct Hosted {
     pub heard: Heard,
     /// Calls that it waits for.
     pub calls_open: u32,
+    /// Slots that wait for upstream jobs, by job.
+    pub asks: BTreeMap<JobId, AskUpstream>,
+    /// Jobs of whose ends it wanted to hear.
+    pub watched: std::collections::BTreeSet<JobId>,
 }
 
 /// A server.
@@ -96,6 +100,8 @@ pub struct Dice {
     pub chaos: Rng,
     /// How runs are split.
     pub shards: Rng,
+    /// Upstream jobs, and those who look at them.
+    pub upstream: Rng,
 }
 
 /// The checks that keep something.
@@ -209,6 +215,7 @@ impl World {
             operator: Rng::new(seed, 4),
             chaos: Rng::new(seed, 5),
             shards: Rng::new(seed, 7),
+            upstream: Rng::new(seed, 6),
         };
         let servers = (0..SERVERS).map(|_| server(&scenario, &mut dice.chaos)).collect();
         let slack_ms = scenario.wall_slack_ms();
@@ -365,6 +372,7 @@ impl World {
             Event::Finish { process, attempt, outcome } => self.finish(process, attempt, outcome),
             Event::Reply { process, asked, answer } => self.reply(process, &asked, &answer),
             Event::Start { slot } => self.start_process(slot),
+            Event::Judge { server, partition, epoch, look, .. } => self.judge(server, partition, epoch, look),
             Event::Claim { server, partition } => self.claim(server, partition),
             Event::Restart { server } => self.restart(server),
             Event::TermOver { server, partition, epoch, .. } => self.term_over(server, partition, epoch),

@@ -39,6 +39,7 @@ fn planted_bugs_are_caught() {
     check(Mutant::Machine(In::ShardKillForgotten), &[Rule::Acknowledged]);
     check(Mutant::Machine(In::BroadcastToAnyone), &[Rule::Shards]);
     check(Mutant::Machine(In::QuorumShort), &[Rule::Terminal]);
+    check(Mutant::Machine(In::UpstreamIgnored), &[Rule::Upstream]);
     check(Mutant::StaleOwnerSends, &[Rule::SendRests]);
     check(Mutant::IdsFromRestoredCounter, &[Rule::Ids]);
     check(Mutant::StoreDoesNotFence, &[Rule::Term]);

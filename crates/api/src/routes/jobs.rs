@@ -33,7 +33,7 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .says("Makes a job.")
             .opens(Opens::Admins)
             .takes::<rest::JobSpec>(example())
-            .refuses(&[Code::AppUnknown, Code::NameTaken])
+            .refuses(&[Code::AppUnknown, Code::NameTaken, Code::Cycle])
             .answers(201, "the job was made", body::<rest::JobSaved>()),
         post("change_jobs", "/jobs/batch", batch::batch)
             .says("Changes up to 1,000 jobs, each as a call of its own would: one that is refused stops no other.")
@@ -57,14 +57,14 @@ pub(super) fn entries() -> Vec<Endpoint> {
             .opens(Opens::Admins)
             .args(&[VERSION])
             .takes::<rest::JobSpec>(example())
-            .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted, Code::VersionConflict])
+            .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted, Code::VersionConflict, Code::Cycle])
             .answers(200, "the job was changed", body::<rest::JobSaved>())
             .tagged(),
         delete("delete_job", "/jobs/{job}", jobs::delete)
             .says("Deletes a job. What runs is followed to its end; what waits is discarded.")
             .opens(Opens::Admins)
             .args(&[VERSION])
-            .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted, Code::VersionConflict])
+            .refuses(&[Code::JobUnknown, Code::AppUnknown, Code::JobDeleted, Code::VersionConflict, Code::InUse])
             .answers(200, "the job is deleted", body::<rest::JobNow>())
             .tagged(),
         post("pause_job", "/jobs/{job}/pause", jobs::pause)

@@ -13,4 +13,5 @@ mod runs;
 mod secrets;
 mod serving;
 mod streams;
+mod upstream;
 mod world;

@@ -89,6 +89,8 @@ impl Board {
                     Effect::Send(dispatch) => live.sent.push(*dispatch),
                     Effect::Reply(to, answer) => answers.push((to, answer)),
                     Effect::Publish(snapshot) => live.snapshot = Some(snapshot),
+                    // Nobody judges upstream jobs here: what waits for them stays held.
+                    Effect::AskUpstream(_) | Effect::Ended(_) => {}
                     Effect::Cancel(_) | Effect::Probe(_) | Effect::WakeIn(_) => {}
                 }
             }

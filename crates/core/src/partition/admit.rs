@@ -141,7 +141,8 @@ impl Machine {
         );
         self.runs.add_young(id, now.mono.plus(limits::LONG_RUN_MS));
         self.watch_run(now, id, now.wall);
-        if origin == Origin::Schedule {
+        let is_measured = self.runs.run(id).policy.after.is_none(); // else it waited for others
+        if origin == Origin::Schedule && is_measured {
             let start = self.starts_at(ix, slot);
             self.stats.lateness(now.wall.0.saturating_sub(start.0));
         }

@@ -21,6 +21,7 @@ impl Machine {
         for after in self.pipeline.committed(seq) {
             match after {
                 After::Reply(to, answer) => out.push(Effect::Reply(to, answer)),
+                After::Ended(job) => out.push(Effect::Ended(job)),
                 After::Send(id) => self.send(now, id, out),
                 After::Cancel(id) => {
                     if let Some(attempt) = self.runs.attempt(id) {
@@ -357,6 +358,7 @@ impl Machine {
                 Timer::HeldDeadline(job) => self.held_deadline(now, job),
                 Timer::Jitter(job) => self.jitter_over(now, job),
                 Timer::Pace(job) => self.pace_over(job),
+                Timer::Upstream(job) => self.upstream_over(now, job),
                 Timer::Silence(worker) => self.silence(now, worker),
                 Timer::Avoided(worker) => self.fleet.stir(worker),
                 Timer::Rate(app) => self.fleet.token_due(app, now.mono),

@@ -78,6 +78,8 @@ pub enum Mutant {
     BroadcastToAnyone,
     /// A run succeeds with fewer shards than it must have.
     QuorumShort,
+    /// Slots fire whatever their upstream jobs do.
+    UpstreamIgnored,
 }
 
 /// Whether a fault is planted; constant `false` in every shipped build.

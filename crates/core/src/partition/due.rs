@@ -10,6 +10,7 @@ use super::freeze::Thawing;
 use super::gate::{Budget, Considered, progressive};
 use super::jobs::{JobIx, Place};
 use super::misfire::Judged;
+use super::pipeline::After;
 use super::pools::PoolIx;
 use super::timer::Timer;
 use crate::batch::{Origin, Row, Run, RunState};
@@ -98,8 +99,12 @@ impl Machine {
                         return;
                     }
                     let considered = match self.fleet.pool(pool).blocked {
-                        // What needs no worker, since overlap decides it, waits for none.
-                        Some(why) if self.jobs.held_first(pool).is_some() && self.has_place(ix) => {
+                        // What needs no worker, since overlap decides it or upstream jobs do, waits for none.
+                        Some(why)
+                            if self.jobs.held_first(pool).is_some()
+                                && self.has_place(ix)
+                                && !self.waits_for_upstream(ix, slot) =>
+                        {
                             Considered::Held(why)
                         }
                         Some(_) | None => self.consider(now, ix, slot, budget),
@@ -205,6 +210,9 @@ impl Machine {
         let id = RunId(self.mint());
         let live = self.jobs.get(ix);
         let (app, job, version) = (live.app, live.id, live.version);
+        if live.is_watched {
+            self.pipeline.after(After::Ended(job));
+        }
         if origin == Origin::Schedule {
             self.fired(last);
         }

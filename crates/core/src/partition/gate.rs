@@ -1,8 +1,8 @@
 //! The gate: whether a slot that is due may become a run now.
 //!
 //! In this order, each with its own reason: nothing is frozen; the job is enabled (only enabled jobs are on the timeline);
-//! lateness; upstream jobs; overlap; backpressure; rate. Upstream jobs have their place here and
-//! nothing to say yet; rates are kept where a worker is chosen. What may not enter now is held: no row, no loss, looked at again each pass.
+//! lateness; upstream jobs; overlap; backpressure; rate. Rates are kept where a worker is chosen. What may not enter now is
+//! held: no row, no loss, looked at again each pass.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +45,9 @@ impl Machine {
         }
         if self.start_deadline(ix, slot).is_some_and(|deadline| deadline < now.wall) {
             self.skip(now, ix, slot, Why::StartDeadline);
+            return Considered::Covered;
+        }
+        if self.jobs.get(ix).policy.after.is_some() && self.stops_at_upstream(now, ix, slot) {
             return Considered::Covered;
         }
         let Some(verdict) = self.overlap_slot(now, ix, slot) else { return Considered::Covered };

@@ -10,6 +10,7 @@ use super::planted;
 use super::timer::Timer;
 use crate::jitter;
 use crate::time::{Now, UnixMs};
+use crate::upstream;
 use crate::why::Why;
 
 /// How far ahead a timer is trusted: the wall clock may be set while it runs.
@@ -24,7 +25,9 @@ impl Machine {
 
     /// The latest instant at which a slot may start without being late.
     pub(super) fn starts_by(&self, ix: JobIx, slot: UnixMs) -> UnixMs {
-        slot.plus_ms(ms(self.jobs.get(ix).policy.jitter_ms))
+        let policy = &self.jobs.get(ix).policy;
+        let upstream_ms = policy.after.as_deref().map_or(0, upstream::wait_max_ms);
+        slot.plus_ms(ms(policy.jitter_ms)).plus_ms(ms(upstream_ms))
     }
 
     /// Holds a slot whose start lies ahead. Returns whether it did.
@@ -55,5 +58,5 @@ impl Machine {
 }
 
 fn ms(ms: u64) -> i64 {
-    i64::try_from(ms).expect("a jitter is at most a day")
+    i64::try_from(ms).expect("both are bounded to days")
 }

@@ -39,6 +39,8 @@ pub(super) struct Live {
     pub(super) scheduled_open: u32,
     /// Who holds the places of the job, if its overlap policy limits them.
     pub(super) places: Option<Box<Places>>,
+    /// Somebody wants to hear when a run of it has ended, or slots of it were covered.
+    pub(super) is_watched: bool,
     /// The exception that is durable, or is in the open batch or on its way.
     pub(super) stored: Option<Exception>,
 }
@@ -85,7 +87,7 @@ pub(super) struct Jobs {
     /// Held slots by pool, the oldest first: so a backlog is worked off in the order of its slots, and
     /// what is covered stays close to the mark.
     held: Vec<BTreeSet<(UnixMs, JobIx)>>,
-    /// Slots that wait for a time, by app and reason: nobody else waits behind them.
+    /// Slots that wait for a time or for upstream jobs, by app and reason: nobody else waits behind them.
     timed: BTreeMap<(AppId, Why), BTreeSet<(UnixMs, JobIx)>>,
     /// Slots up to this instant are late through our own doing, which is no misfire.
     excused: BTreeMap<JobIx, UnixMs>,
@@ -93,6 +95,8 @@ pub(super) struct Jobs {
     verdicts: BTreeMap<JobIx, UnixMs>,
     /// Jobs that catch up.
     paced: BTreeMap<JobIx, Paced>,
+    /// What was found of the upstream jobs of the slot at which a job stands.
+    pub(super) upstreams: BTreeMap<JobIx, (UnixMs, Result<(), Why>)>,
     /// Policies, schedules and calendars in use, with the number of jobs that share each.
     policies: BTreeMap<Arc<Policy>, u32>,
     schedules: BTreeMap<Schedule, u32>,
@@ -153,6 +157,7 @@ impl Jobs {
             holders: 0,
             scheduled_open: 0,
             places: None,
+            is_watched: false,
             stored: None,
         };
         if let Some(count) = count_of(live.state) {
@@ -203,6 +208,7 @@ impl Jobs {
         self.excused.remove(&ix);
         self.verdicts.remove(&ix);
         self.paced.remove(&ix);
+        self.upstreams.remove(&ix);
         let id = self.get(ix).id;
         if let Some(count) = count_of(self.get(ix).state) {
             self.counts[count] -= 1;
@@ -242,7 +248,7 @@ impl Jobs {
         self.watch_mark(ix);
     }
 
-    /// Among whom a held job waits: those of its pool, or, if it waits for a time, those of its app.
+    /// Among whom a held job waits: those of its pool, or, if it waits for a time or for upstream jobs, those of its app.
     fn waiting_place(&mut self, ix: JobIx, why: Why) -> &mut BTreeSet<(UnixMs, JobIx)> {
         let live = self.get(ix);
         let (app, pool) = (live.app, live.pool.0 as usize);

@@ -53,6 +53,7 @@ impl Machine {
             ahead: ahead::Ahead::new(fired_max, loaded.mark),
             touched: Vec::new(),
             freezes: freeze::Freezes::new(loaded.freezes),
+            asks: Vec::new(),
             stats: publish::Stats::new(),
         };
         for app in loaded.apps {
@@ -370,6 +371,7 @@ fn unknown(name: &str, shards: u32) -> (Arc<Policy>, Arc<Body>) {
         jitter_ms: 0,
         misfire: None,
         sharding: Rules::default(),
+        after: None,
     };
     let target = Target::Handler { name: String::new(), param: String::new() };
     (Arc::new(policy), Arc::new(Body::literal(name.to_owned(), Zone::utc(), target)))

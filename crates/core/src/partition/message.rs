@@ -10,6 +10,7 @@ use crate::job::{Body, Definition, JobState};
 use crate::label::Labels;
 use crate::partition::Snapshot;
 use crate::time::{Mono, UnixMs};
+use crate::upstream::Edge;
 use crate::why::Why;
 use crate::worker::{App, Registration, WorkerState};
 
@@ -174,6 +175,17 @@ pub enum Input {
         /// The answer.
         answer: CancelAnswer,
     },
+    /// What was found of the upstream jobs of a slot that waits for them; that does not change any more.
+    Upstream {
+        /// The job.
+        job: JobId,
+        /// The slot that was asked about.
+        slot: UnixMs,
+        /// Whether it may fire, or why it never will.
+        verdict: Result<(), Why>,
+    },
+    /// Somebody waits for runs of this job: say [`Effect::Ended`] from now on.
+    WatchEnds(JobId),
     /// An operator says that the clock is right after a jump of more than a day.
     ConfirmClock,
     /// The host slept for so many milliseconds since the last step: wall time that the monotonic clock did not see.
@@ -398,8 +410,25 @@ pub enum Effect {
     Reply(ReplyTo, Answer),
     /// Step with [`Input::Turn`] after at most so many milliseconds.
     WakeIn(u64),
+    /// Judge the upstream jobs of a slot, and say [`Input::Upstream`] once that is final.
+    AskUpstream(Box<AskUpstream>),
+    /// What ended of this job, or was covered, is durable now: those who wait for it should look.
+    Ended(JobId),
     /// The live state, for reads.
     Publish(Arc<Snapshot>),
+}
+
+/// A slot that waits for its upstream jobs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AskUpstream {
+    /// The job.
+    pub job: JobId,
+    /// The slot that waits.
+    pub slot: UnixMs,
+    /// The slot before it by the job's schedule.
+    pub previous: Option<UnixMs>,
+    /// What it waits for.
+    pub edges: Arc<[Edge]>,
 }
 
 /// Answers to requests.

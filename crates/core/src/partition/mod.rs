@@ -41,14 +41,15 @@ mod shards;
 mod snapshot;
 mod table;
 mod timer;
+mod upstream;
 mod valve;
 
 pub use config::Config;
 #[cfg(feature = "mutants")]
 pub use config::Mutant;
 pub use message::{
-    Answer, Beat, CancelAnswer, Dispatch, Effect, Enquiry, Holder, Input, Outcome, ProbeAnswer, ReplyTo, Report,
-    RerunOrder, SendOutcome,
+    Answer, AskUpstream, Beat, CancelAnswer, Dispatch, Effect, Enquiry, Holder, Input, Outcome, ProbeAnswer, ReplyTo,
+    Report, RerunOrder, SendOutcome,
 };
 pub use snapshot::{DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, ValveState, Waiting, Worker};
 
@@ -97,6 +98,8 @@ pub struct Machine {
     /// Jobs whose exception may have to change with this batch.
     touched: Vec<jobs::JobIx>,
     freezes: freeze::Freezes,
+    /// What the next turn asks about upstream jobs.
+    asks: Vec<AskUpstream>,
     stats: publish::Stats,
 }
 
@@ -152,6 +155,8 @@ impl Machine {
             Input::Sent { attempt, outcome } => self.sent(now, attempt, outcome, out),
             Input::Probed { attempt, answer } => self.probed(now, attempt, answer),
             Input::Cancelled { attempt, answer } => self.cancelled(now, attempt, answer),
+            Input::Upstream { job, slot, verdict } => self.upstream_judged(job, slot, verdict),
+            Input::WatchEnds(job) => self.watch_ends(job),
             Input::ConfirmClock => self.clock.confirm(),
             // Heard before the clocks were looked at.
             Input::Slept(_) => {}
@@ -170,10 +175,10 @@ impl Machine {
         self.fleet.placed()
     }
 
-    /// The lowest id of an open run; `u64::MAX` if none is open.
+    /// The lowest id of a row that is still needed: of an open run, or of what a slot waits for; `u64::MAX` if there is none.
     #[must_use]
     pub fn floor(&self) -> u64 {
-        self.runs.runs.keys().next().map_or(u64::MAX, |id| id.0)
+        self.runs.runs.keys().next().map_or(u64::MAX, |id| id.0).min(self.upstream_floor())
     }
 
     /// Whether nothing waits to become durable.
@@ -211,6 +216,7 @@ impl Machine {
         for (at, app) in self.fleet.rate_wakes.drain(..) {
             self.timers.add(at, timer::Timer::Rate(app));
         }
+        out.extend(self.asks.drain(..).map(|ask| Effect::AskUpstream(Box::new(ask))));
         self.publish_if_due(now, out);
         out.push(Effect::WakeIn(self.wake_in(now, is_caught_up)));
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::message::{Answer, ReplyTo};
 use crate::batch::Row;
-use crate::id::{AttemptId, Seq};
+use crate::id::{AttemptId, JobId, Seq};
 use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX};
 
 /// What leaves once its rows are durable. Calls are named, not built: whether they are still wanted
@@ -17,6 +17,8 @@ pub(super) enum After {
     Send(AttemptId),
     Cancel(AttemptId),
     Reply(ReplyTo, Answer),
+    /// Runs of a job that is watched have ended, or slots of it were covered.
+    Ended(JobId),
 }
 
 #[derive(Debug)]

@@ -125,6 +125,10 @@ impl Machine {
                     Judged::Runs(slot) => slot,
                 },
             };
+            if self.waits_for_upstream(ix, slot) {
+                self.cover_rest(now, ix, slot, until, Why::Edited);
+                break;
+            }
             let shards = self.shards_max(ix);
             let has_room = fired == 0 || (fired + shards <= CLOSING_SHARDS_MAX && self.may_write(ix));
             if !has_room {

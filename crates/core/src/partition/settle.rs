@@ -231,6 +231,9 @@ impl Machine {
         }
         self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: Some(now.wall) });
         self.stats.slot(app, state, why, 1);
+        if let Some(live) = job.map(|ix| self.jobs.get(ix)).filter(|live| live.is_watched) {
+            self.pipeline.after(After::Ended(live.id));
+        }
         if origin == Origin::Schedule
             && let Some(ix) = job
         {

@@ -28,6 +28,8 @@ pub(super) enum Timer {
     Jitter(JobIx),
     /// A job that catches up may start its next slot.
     Pace(JobIx),
+    /// A slot may have waited too long for its upstream jobs.
+    Upstream(JobIx),
     /// A held slot may have waited too long.
     HeldDeadline(JobIx),
     /// A worker may be silent.

@@ -20,4 +20,5 @@ mod retries;
 mod rig;
 mod shards;
 mod slots;
+mod upstream;
 mod workers;

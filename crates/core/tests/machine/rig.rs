@@ -7,13 +7,15 @@ use rota_core::batch::{Attempt, Batch, Origin, Row, Run};
 use rota_core::id::{AppId, AttemptId, Block, Incarnation, JobId, PartitionId, RunId, Version, WorkerId};
 use rota_core::job::{Definition, JobState, Spec, Target, When};
 use rota_core::partition::{
-    Answer, Beat, Config, Dispatch, Effect, Enquiry, Holder, Input, Machine, Outcome, ReplyTo, Report, SendOutcome,
-    Snapshot,
+    Answer, AskUpstream, Beat, Config, Dispatch, Effect, Enquiry, Holder, Input, Machine, Outcome, ReplyTo, Report,
+    SendOutcome, Snapshot,
 };
 use rota_core::time::{Mono, Now, UnixMs};
+use rota_core::upstream::Verdict;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
 use rota_port::memory::MemoryStore;
 use rota_port::store::{Reservation, Reserved, Store};
+use rota_port::upstream;
 
 pub(crate) const P0: PartitionId = PartitionId(0);
 /// 2026-12-01T00:00:00Z.
@@ -30,6 +32,10 @@ pub(crate) struct Rig {
     pub(crate) probes: Vec<Enquiry>,
     pub(crate) cancels: Vec<Enquiry>,
     pub(crate) answers: BTreeMap<ReplyTo, Answer>,
+    /// Slots that wait for upstream jobs, as a shell would keep them.
+    pub(crate) asks: Vec<AskUpstream>,
+    /// Jobs of which it was said that something ended.
+    pub(crate) ended: Vec<JobId>,
     replies: u64,
 }
 
@@ -55,6 +61,8 @@ impl Rig {
             probes: Vec::new(),
             cancels: Vec::new(),
             answers: BTreeMap::new(),
+            asks: Vec::new(),
+            ended: Vec::new(),
             replies: 0,
         };
         // A new store's mark lies at the begin of time; the first turn brings it up.
@@ -71,6 +79,7 @@ impl Rig {
         self.sends.clear();
         self.probes.clear();
         self.cancels.clear();
+        self.asks.clear();
         self.step(Input::Turn);
     }
 
@@ -169,6 +178,8 @@ impl Rig {
             Effect::Reply(to, answer) => {
                 assert!(self.answers.insert(to, answer).is_none(), "a request is answered once");
             }
+            Effect::AskUpstream(ask) => self.asks.push(*ask),
+            Effect::Ended(job) => self.ended.push(job),
             Effect::WakeIn(0) => self.feed(Input::Turn, next),
             Effect::WakeIn(_) | Effect::Publish(_) => {}
         }
@@ -180,6 +191,21 @@ impl Rig {
         assert_eq!(outcome, [rota_port::store::Outcome::Applied]);
         self.feed(Input::Committed(seq), next);
         self.feed(Input::Turn, next);
+    }
+
+    /// Judges what waits for upstream jobs by what is durable, and says what is final.
+    pub(crate) fn judge(&mut self) {
+        for ask in std::mem::take(&mut self.asks) {
+            let verdict = match upstream::judge(&self.store, &ask, self.now.wall).unwrap() {
+                Verdict::Met => Ok(()),
+                Verdict::Unmet(why) => Err(why),
+                Verdict::NotYet => {
+                    self.asks.push(ask);
+                    continue;
+                }
+            };
+            self.step(Input::Upstream { job: ask.job, slot: ask.slot, verdict });
+        }
     }
 
     /// Makes the held batches durable, and those that follow from them, in order.

@@ -245,7 +245,8 @@ impl Server {
 
     pub(crate) fn start_gated(gate: Gate, config: Config, url_panics: bool) -> Server {
         let mut lanes = None;
-        let started = Engine::start(config, Box::new(Gated(gate.clone())), Clock::start(), |outcomes| {
+        let reads = Arc::new(gate.rows.clone());
+        let started = Engine::start(config, Box::new(Gated(gate.clone())), reads, Clock::start(), |outcomes| {
             let lane = |protocol, panics| {
                 let (calls, called) = (Mutex::default(), Condvar::new());
                 Arc::new(Lane { protocol, outcomes: outcomes.clone(), panics, calls, called })

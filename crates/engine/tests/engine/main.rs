@@ -5,6 +5,7 @@ mod bench;
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use bench::{BOUND, Door, Gate, Server, within};
@@ -327,7 +328,8 @@ async fn what_machines_publish_can_be_seen() {
 
 #[test]
 fn a_server_without_an_executor_for_every_protocol_does_not_start() {
-    let store = Box::new(MemoryStore::new(1));
-    let started = Engine::start(Config::NATIVE, store, Clock::start(), |_| Vec::new());
+    let rows = MemoryStore::new(1);
+    let reads = Arc::new(rows.clone());
+    let started = Engine::start(Config::NATIVE, Box::new(rows), reads, Clock::start(), |_| Vec::new());
     assert!(matches!(started.err(), Some(Error::NoExecutor("http"))));
 }

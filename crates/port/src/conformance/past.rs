@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use rota_core::batch::{Origin, Rerun, Row, Run, RunState, SettledShard, Shards};
 use rota_core::freeze::{Freeze, Missed, Thaw};
-use rota_core::id::{RunId, Version, WorkerId};
+use rota_core::id::{JobId, RunId, Version, WorkerId};
 use rota_core::job::JobState;
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 
 use super::Open;
 use super::fixture::{Bench, ID, JUDGED, T, definition, row, success};
-use crate::history::{Covered, StateFilter};
+use crate::history::{Covered, JobStanding, StateFilter};
 
 fn frozen(id: u64, thaw: Option<Missed>) -> Freeze {
     let thaw = thaw.map(|missed| Thaw { until: T.plus_ms(9), at: T.plus_ms(8), by: "eve".into(), missed });
@@ -81,6 +81,10 @@ pub fn rows_are_read_in_order(open: Open<'_>) {
         let standing = bench.query.standing().unwrap();
         assert!(standing.marks.contains(&(bench.partition, T)));
         assert_eq!((standing.exceptions, standing.swept), (vec![(report, JUDGED)], 0));
+        let standing = |exception| Some(JobStanding { mark: T, exception, swept: 0 });
+        assert_eq!(bench.query.standing_of(settle).unwrap(), standing(None));
+        assert_eq!(bench.query.standing_of(report).unwrap(), standing(Some(JUDGED)));
+        assert_eq!(bench.query.standing_of(JobId(7)).unwrap(), None);
     };
     look(&bench);
     super::upkeep::all(&mut *bench.store, T.plus_ms(2 * 24 * 3_600_000));

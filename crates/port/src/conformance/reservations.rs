@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use rota_core::batch::Row;
 use rota_core::id::{AppId, JobId, RunId, id_floor};
-use rota_core::job::JobState;
+use rota_core::job::{Definition, JobState, Spec};
 use rota_core::limits;
 use rota_core::rate::{Limit, Rate, Rates};
+use rota_core::upstream::{Edge, Ended, OnSkip, Period};
 use rota_core::worker::{App, WorkerState};
 
 use super::Open;
@@ -208,4 +209,62 @@ pub fn ids_are_disjoint_and_grow(open: Open<'_>) {
     assert_eq!(starts.iter().collect::<BTreeSet<_>>().len(), 4);
     let too_many = bench.store.reserve_ids(1 << 53, 1);
     assert!(matches!(too_many, Err(Error::Corrupt(_))), "ids stay below 2^53: {too_many:?}");
+}
+
+fn after(edges: &[JobId], definition: Definition) -> Row {
+    let edge = |job: &JobId| Edge {
+        job: *job,
+        name: format!("job {job}"),
+        when: Ended::Success,
+        period: Period::SameSlot,
+        on_skip: OnSkip::Skip,
+        deadline_ms: None,
+    };
+    let spec = Spec { after: edges.iter().map(edge).collect(), ..definition.spec };
+    Row::Definition(Box::new(Definition { spec, ..definition }))
+}
+
+/// Of definitions that would close a cycle together, one is refused, whether or not the others are durable.
+pub fn no_job_can_be_made_to_wait_for_itself(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let [a, b, c] = ["a", "b", "c"].map(|name| bench.job(name));
+    let wait = |job, upstreams: &[JobId], token| Reservation::Upstreams { job, upstreams: upstreams.to_vec(), token };
+    assert_eq!(bench.reserve(wait(a, &[a], 1)), Reserved::Cycle(vec![a, a]));
+    assert_eq!(bench.reserve(wait(a, &[b], 2)), Reserved::Done);
+    assert_eq!(bench.reserve(wait(b, &[c], 3)), Reserved::Done);
+    assert_eq!(bench.reserve(wait(c, &[a], 4)), Reserved::Cycle(vec![c, a, b, c]));
+    assert_eq!(bench.query.dependents(a, 9), Ok(vec![]), "what was refused leaves nothing behind");
+    assert_eq!(bench.query.dependents(b, 9), Ok(vec![a]));
+    // The same edge by two definitions stands until both are given back.
+    assert_eq!(bench.reserve(wait(a, &[b], 5)), Reserved::Done);
+    assert_eq!(bench.reserve(Reservation::UpstreamsBack { job: a, token: 2 }), Reserved::Done);
+    assert_eq!(bench.reserve(wait(c, &[a], 6)), Reserved::Cycle(vec![c, a, b, c]));
+    assert_eq!(bench.reserve(Reservation::UpstreamsBack { job: a, token: 5 }), Reserved::Done);
+    assert_eq!(bench.reserve(wait(c, &[a], 7)), Reserved::Done);
+    // A process that is gone has nothing on its way.
+    let mut bench = bench.reopen(open);
+    bench.store.begin(T, "0.1.0", "2026a").unwrap();
+    assert_eq!(bench.query.dependents(a, 9), Ok(vec![]));
+}
+
+/// A version's edges take the place of those before it; a deletion takes them away.
+pub fn upstream_jobs_follow_the_current_version(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let [a, b, c] = ["a", "b", "c"].map(|name| bench.job(name));
+    assert_eq!(bench.reserve(Reservation::Upstreams { job: a, upstreams: vec![b], token: 1 }), Reserved::Done);
+    bench.commit(vec![after(&[b], definition(a, 2, bench.app, "a")), after(&[b], definition(c, 2, bench.app, "c"))]);
+    assert_eq!(bench.query.dependents(b, 9), Ok(vec![a, c]));
+    assert_eq!(bench.query.dependents(b, 1), Ok(vec![a]));
+    let stored = bench.query.job(a).unwrap().unwrap();
+    assert_eq!((stored.spec.after.len(), stored.spec.after[0].job), (1, b));
+    bench.commit(vec![after(&[c], definition(a, 3, bench.app, "a"))]);
+    let mut bench = bench.reopen(open);
+    bench.store.begin(T, "0.1.0", "2026a").unwrap();
+    assert_eq!((bench.query.dependents(b, 9), bench.query.dependents(c, 9)), (Ok(vec![c]), Ok(vec![a])));
+    let cycle = Reservation::Upstreams { job: b, upstreams: vec![a], token: 2 };
+    assert_eq!(bench.reserve(cycle.clone()), Reserved::Cycle(vec![b, a, c, b]));
+    let state = JobState::Deleted;
+    bench.commit(vec![Row::JobState { job: a, state, at: T, by: Arc::from("someone"), reason: None }]);
+    assert_eq!(bench.query.dependents(c, 9), Ok(vec![]));
+    assert_eq!(bench.reserve(cycle), Reserved::Done);
 }

@@ -159,6 +159,8 @@ impl State {
         }
         versions.push(definition.clone());
         self.watch.define(definition);
+        self.upstreams.retain(|(job, _, _)| *job != definition.id);
+        self.upstreams.extend(definition.spec.after.iter().map(|edge| (definition.id, edge.job, 0)));
         let fresh = TakenName { job: definition.id, at: definition.at, is_used: true };
         let taken = self.job_names.entry(name).or_insert(fresh);
         if taken.job == definition.id {
@@ -171,6 +173,7 @@ impl State {
     fn free_if_deleted(&mut self, job: JobId, state: JobState) {
         if state == JobState::Deleted {
             self.job_names.retain(|_, taken| taken.job != job);
+            self.upstreams.retain(|(of, _, _)| *of != job);
         }
     }
 }

@@ -8,7 +8,7 @@ use rota_core::id::{JobId, PartitionId, RunId, Version};
 use rota_core::job::Definition;
 
 use super::MemoryStore;
-use crate::history::{COVERED_MAX, Covered, History, PAST_MAX, Standing, StateChange, StateFilter, Term};
+use crate::history::{COVERED_MAX, Covered, History, JobStanding, PAST_MAX, Standing, StateChange, StateFilter, Term};
 use crate::store::Error;
 
 const MAX: usize = PAST_MAX as usize;
@@ -52,6 +52,15 @@ impl History for MemoryStore {
             let marks = (0..).map(PartitionId).zip(state.headers.iter().map(|header| header.mark)).collect();
             let exceptions = state.exceptions.iter().map(|(job, (_, exception))| (*job, *exception)).collect();
             Ok(Standing { marks, exceptions, swept: state.swept })
+        })
+    }
+
+    fn standing_of(&self, job: JobId) -> Result<Option<JobStanding>, Error> {
+        self.with(|state| {
+            let Some(current) = state.current(job) else { return Ok(None) };
+            let (_, partition) = state.apps[&current.app];
+            let exception = state.exceptions.get(&job).map(|(_, exception)| *exception);
+            Ok(Some(JobStanding { mark: state.header(partition).mark, exception, swept: state.swept }))
         })
     }
 

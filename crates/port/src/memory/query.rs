@@ -1,5 +1,7 @@
 //! Reading.
 
+use std::collections::BTreeSet;
+
 use rota_core::alert::{Alarm, Key};
 use rota_core::batch::{Attempt, Run};
 use rota_core::id::{AppId, JobId, RunId, Version, WorkerId};
@@ -75,6 +77,14 @@ impl Query for MemoryStore {
             let living = above.filter_map(|(_, all)| all.last()).filter(|current| current.state != JobState::Deleted);
             let ours = living.filter(|current| app.is_none_or(|app| app == current.app));
             Ok(ours.take(limit.min(RUNS_MAX) as usize).cloned().collect())
+        })
+    }
+
+    fn dependents(&self, job: JobId, limit: u32) -> Result<Vec<JobId>, Error> {
+        self.with(|state| {
+            let found = state.upstreams.iter().filter(|(_, upstream, _)| *upstream == job).map(|(of, _, _)| *of);
+            let found: BTreeSet<JobId> = found.collect();
+            Ok(found.into_iter().take(limit as usize).collect())
         })
     }
 

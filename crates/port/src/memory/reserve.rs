@@ -5,6 +5,7 @@ use rota_core::job::JobState;
 use rota_core::limits;
 use rota_core::rate::Rates;
 use rota_core::time::UnixMs;
+use rota_core::upstream;
 use rota_core::worker::App;
 
 use super::state::{Request, State, TakenName};
@@ -31,6 +32,11 @@ impl State {
             }
             Reservation::RequestBack { job, request_id } => {
                 self.requests.remove(&(*job, request_id.clone()));
+                Reserved::Done
+            }
+            Reservation::Upstreams { job, upstreams, token } => self.reserve_upstreams(*job, upstreams, *token),
+            Reservation::UpstreamsBack { job, token } => {
+                self.upstreams.retain(|(of, _, given)| of != job || given != token);
                 Reserved::Done
             }
             Reservation::Token(token) => self.keep_token(token),
@@ -125,6 +131,19 @@ impl State {
                 Reserved::New
             }
         }
+    }
+
+    fn reserve_upstreams(&mut self, job: JobId, upstreams: &[JobId], token: u64) -> Reserved {
+        let of = |job: JobId| {
+            let first = (job, JobId(0), 0);
+            let edges = self.upstreams.range(first..).take_while(|(of, _, _)| *of == job);
+            Ok::<_, std::convert::Infallible>(edges.map(|(_, upstream, _)| *upstream).collect())
+        };
+        if let Ok(Some(cycle)) = upstream::cycle(job, upstreams, of) {
+            return Reserved::Cycle(cycle);
+        }
+        self.upstreams.extend(upstreams.iter().map(|upstream| (job, *upstream, token)));
+        Reserved::Done
     }
 
     fn keep_token(&mut self, token: &Token) -> Reserved {

@@ -87,6 +87,8 @@ pub struct State {
     pub(super) alert_ends: BTreeSet<RunId>,
     pub(super) watch: Arc<Watch>,
     pub(super) shards: BTreeMap<RunId, Arc<Shards>>,
+    /// Job, upstream job, and the token of the definition on its way that says so; 0 for one that is durable.
+    pub(super) upstreams: BTreeSet<(JobId, JobId, u64)>,
     /// Rows with ids below this may have been swept.
     pub(super) swept: u64,
 }
@@ -121,6 +123,7 @@ impl State {
             alert_ends: BTreeSet::new(),
             watch: Arc::default(),
             shards: BTreeMap::new(),
+            upstreams: BTreeSet::new(),
             swept: 0,
         }
     }
@@ -196,6 +199,7 @@ impl State {
         if let Some(before) = self.terms.last_mut().filter(|before| before.stopped_at.is_none()) {
             before.alive_at = before.alive_at.max(committed).min(at.max(before.started_at));
         }
+        self.upstreams.retain(|(_, _, token)| *token == 0);
         let (version, tzdb) = (version.to_owned(), tzdb.to_owned());
         self.terms.push(Term { started_at: at, alive_at: at, stopped_at: None, version, tzdb });
     }

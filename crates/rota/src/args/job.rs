@@ -94,6 +94,7 @@ const EDITABLE: &[&str] = &[
     "misfire_within",
     "misfire_max",
     "misfire_pace",
+    "after",
     "handler",
     "param",
     "url",
@@ -182,6 +183,9 @@ pub(crate) struct JobFields {
     /// An alert that hears of it; may be given again, or `none`
     #[arg(long = "alert", id = "alerts", value_name = "NAME", value_delimiter = ',')]
     pub(crate) alerts: Vec<String>,
+    /// Wait for an upstream job, as `settle` or `settle,when=completion,period=latest,on_skip=run,deadline=6h`; may be given again, or `none`
+    #[arg(long, value_name = "JOB")]
+    pub(crate) after: Vec<String>,
     /// The handler that a worker of the app runs
     #[arg(long, conflicts_with = "url")]
     pub(crate) handler: Option<String>,

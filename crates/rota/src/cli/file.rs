@@ -16,6 +16,7 @@ use crate::args::{ApplyArgs, ExportArgs, FileArgs};
 use crate::exit::Failure;
 use crate::file::emit::{self, Export};
 use crate::file::mistake::Mistake;
+use crate::file::order;
 use crate::file::plan::{Beside, Plan, Step, View, Wish, plan};
 use crate::file::show::{self, Style};
 use crate::file::wanted;
@@ -123,9 +124,9 @@ pub(crate) async fn run_apply(client: &Client, out: Out, args: &ApplyArgs) -> Re
         let _made: App = client.put(Path::of(&["apps", &step.app]), &step.put).await?;
     }
     let mut applied = 0;
-    for planned in &all {
+    for (planned, steps) in in_order(&all) {
         let mut own = Vec::new();
-        applied += carry_out(planned, &planned.plan, &mut own).await?;
+        applied += carry_out(planned, &steps, &mut own).await?;
         applied += carry_out_again(planned, &args.file, &mut own).await?;
         refused.extend(own);
     }
@@ -147,12 +148,31 @@ pub(crate) async fn run_apply(client: &Client, out: Out, args: &ApplyArgs) -> Re
     if has_failed { Err(Failure::Said) } else { Ok(()) }
 }
 
+/// The steps that may be made side by side, one file after the other: upstream jobs first, whichever file they are in.
+fn in_order<'a, 's>(all: &'a [Planned<'s>]) -> Vec<(&'a Planned<'s>, Vec<&'a Step>)> {
+    let steps = || all.iter().flat_map(|planned| planned.plan.jobs.iter().map(move |step| (planned, step)));
+    let of: Vec<&Step> = steps().map(|(_, step)| step).collect();
+    let mut groups: Vec<(&Planned<'_>, Vec<&Step>)> = Vec::new();
+    let mut ordered: Vec<_> = order::waves(&of).into_iter().zip(steps()).collect();
+    ordered.sort_by_key(|(wave, _)| *wave);
+    let mut last = None;
+    for (wave, (planned, step)) in ordered {
+        let place = (wave, std::ptr::from_ref(planned));
+        match groups.last_mut().filter(|_| last == Some(place)) {
+            Some((_, steps)) => steps.push(step),
+            None => groups.push((planned, vec![step])),
+        }
+        last = Some(place);
+    }
+    groups
+}
+
 /// Sends the changes in batches; how many were carried out. It is safe to be stopped in the middle: a batch that was
 /// sent is carried to its end, and the next plan sees what is left.
-async fn carry_out(planned: &Planned<'_>, plan: &Plan, refused: &mut Vec<Refused>) -> Result<usize, Failure> {
+async fn carry_out(planned: &Planned<'_>, steps: &[&Step], refused: &mut Vec<Refused>) -> Result<usize, Failure> {
     let Planned { source, client, .. } = planned;
     let all: Vec<(&str, &JobChange)> =
-        plan.jobs.iter().filter_map(|step| Some((step.job.as_str(), step.change.as_ref()?))).collect();
+        steps.iter().filter_map(|step| Some((step.job.as_str(), step.change.as_ref()?))).collect();
     let mut progress = Progress::new(all.len());
     let (mut applied, mut begin) = (0, 0);
     while begin < all.len() {
@@ -191,7 +211,8 @@ async fn carry_out_again(planned: &Planned<'_>, args: &FileArgs, refused: &mut V
         plan.jobs.retain(|step| names.contains(step.job.as_str()));
         let refusals = |step: &Step| Some(Refused { job: step.job.clone(), error: step.error.clone()? });
         refused.extend(plan.jobs.iter().filter_map(refusals));
-        applied += carry_out(planned, &plan, refused).await?;
+        let steps: Vec<&Step> = plan.jobs.iter().collect();
+        applied += carry_out(planned, &steps, refused).await?;
     }
     Ok(applied)
 }
@@ -260,11 +281,13 @@ async fn make(
             jobs.insert(job.spec.name.clone(), job);
         }
     }
-    let names: Vec<&String> =
-        source.wanted.jobs.iter().map(|job| &job.spec.name).filter(|name| !jobs.contains_key(*name)).collect();
+    let wanted = source.wanted.jobs.iter();
+    let named = wanted.flat_map(|job| order::upstreams(&job.spec).chain([job.spec.name.as_str()]));
+    let names: BTreeSet<&str> = named.filter(|name| !jobs.contains_key(*name)).collect();
+    let names: Vec<&str> = names.into_iter().collect();
     let mut found = Vec::new();
     for names in names.chunks(BATCH_MAX) {
-        let ask = JobsNamed { names: names.iter().map(|name| (*name).clone()).collect() };
+        let ask = JobsNamed { names: names.iter().map(|name| (*name).to_owned()).collect() };
         let page: Page<Job> = client.post(Path::of(&["jobs", "find"]), &ask).await?;
         found.extend(page.items);
     }

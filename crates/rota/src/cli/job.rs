@@ -12,6 +12,7 @@ use super::past;
 use super::shown;
 use super::split;
 use super::table::{Table, one_line};
+use super::upstream;
 use crate::args::{JobCommand, JobFields};
 use crate::exit::Failure;
 
@@ -73,6 +74,7 @@ fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
     overlap::apply(spec, &fields);
     narrow::lay_list(&mut spec.alerts, &fields.alerts);
     split::apply(spec, &fields);
+    upstream::apply(spec, &fields.after)?;
     set(&mut spec.timezone, fields.timezone);
     set(&mut spec.delivery, fields.delivery);
     if fields.handler.is_some() {
@@ -218,6 +220,8 @@ fn describe(job: &Job) -> String {
     ];
     facts.extend(split::facts(spec));
     facts.extend(narrow::facts(spec));
+    facts.push(("after", spec.after.as_ref().map(upstream::told).unwrap_or_default()));
+    facts.push(("before", job.dependents.join(", ")));
     if let Some(retry) = &spec.retry {
         facts.push(("retries", retries(retry)));
     }

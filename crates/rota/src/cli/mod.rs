@@ -23,4 +23,5 @@ mod sources;
 mod split;
 pub(crate) mod table;
 pub(crate) mod token;
+mod upstream;
 pub(crate) mod worker;

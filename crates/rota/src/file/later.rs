@@ -5,7 +5,6 @@
 /// The key, and what does today what it would do.
 const LATER: &[(&str, &str)] = &[
     ("event_tasks", "leave it out"),
-    ("after", "leave it out, and let the first job trigger the second through the API"),
     ("protocol", "leave it out: workers of an app speak the native protocol"),
     ("exec", "leave it out"),
     ("weight", "leave it out"),

@@ -10,6 +10,7 @@ pub(crate) mod emit;
 mod later;
 pub(crate) mod mistake;
 pub(crate) mod node;
+pub(crate) mod order;
 pub(crate) mod plan;
 mod reader;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::alerts::{self, AlertStep};
 use super::diff::{KeyChange, changes};
+use super::order;
 use super::wanted::{self, Wanted};
 
 /// What a plan is worked out from, beside the file.
@@ -102,6 +103,9 @@ pub(crate) struct Step {
     /// The change that does it.
     #[serde(skip)]
     pub(crate) change: Option<JobChange>,
+    /// The jobs that it waits for: as it will be, or, if it is deleted, as it is.
+    #[serde(skip)]
+    pub(crate) upstreams: Vec<String>,
 }
 
 /// Who changed a managed job by hand.
@@ -163,9 +167,12 @@ pub(crate) fn plan(file: &Wanted, view: &View, wish: Wish) -> Result<Plan, Vec<(
     let alerts = alerts::steps(&file.alerts, &view.alerts);
     let mut mistakes = Vec::new();
     let mut jobs = Vec::with_capacity(file.jobs.len());
+    let edges = edges(file, view);
+    let stuck = order::stuck(&edges);
     for (index, job) in file.jobs.iter().enumerate() {
-        match step(job, file, view, wish) {
-            Ok(step) => jobs.push(step),
+        let upstreams = upstreams(&job.spec);
+        match check_upstreams(job, &edges, &stuck, &view.beside).and_then(|()| step(job, file, view, wish)) {
+            Ok(step) => jobs.push(Step { upstreams, ..step }),
             Err(error) => mistakes.push((index, error)),
         }
     }
@@ -180,6 +187,38 @@ pub(crate) fn plan(file: &Wanted, view: &View, wish: Wish) -> Result<Plan, Vec<(
     }
     let year = view.now.to_string().chars().take(4).collect();
     Ok(Plan { file: view.file.clone(), alerts, apps, jobs, year })
+}
+
+/// What each job will wait for, of those that there are and those that the file has.
+fn edges<'v>(file: &'v Wanted, view: &'v View) -> BTreeMap<&'v str, Vec<&'v str>> {
+    let there = view.jobs.iter().map(|(name, job)| (name.as_str(), &job.spec));
+    let wanted = file.jobs.iter().map(|job| (job.spec.name.as_str(), &job.spec));
+    there.chain(wanted).map(|(name, spec)| (name, order::upstreams(spec).collect())).collect()
+}
+
+fn check_upstreams(
+    job: &wanted::Job,
+    edges: &BTreeMap<&str, Vec<&str>>,
+    stuck: &BTreeSet<&str>,
+    beside: &Beside,
+) -> Result<(), Error> {
+    let refused = |code: &str, message: String, hint: &str| {
+        let field = Some("after".to_owned());
+        Err(Error { code: code.to_owned(), message, field, hint: Some(hint.to_owned()) })
+    };
+    let is_known = |name: &str| edges.contains_key(name) || beside.jobs.contains(name);
+    if let Some(unknown) = order::upstreams(&job.spec).find(|upstream| !is_known(upstream)) {
+        let hint = "the file has none of this name either";
+        return refused("invalid", format!("there is no job `{unknown}`"), hint);
+    }
+    let name = job.spec.name.as_str();
+    match stuck.get(name).and_then(|name| order::cycle(name, edges)) {
+        Some(path) => {
+            let message = format!("the job would wait for itself: {}", path.join(" -> "));
+            refused("cycle", message, "each job waits for the next one; take one of these edges away")
+        }
+        None => Ok(()),
+    }
 }
 
 fn app_steps(file: &Wanted, view: &View) -> Vec<AppStep> {
@@ -226,7 +265,7 @@ fn app_changes(there: Option<&rest::App>, put: &rest::AppPut) -> Vec<KeyChange> 
 
 fn gone_step(job: &rest::Job, wish: Wish) -> Step {
     let name = job.spec.name.clone();
-    let mut step = nothing(&name, Some(job));
+    let mut step = Step::nothing(&name, Some(job));
     if wish.prune {
         step.does = Does::Delete;
         step.slots_after = Vec::new();
@@ -239,20 +278,28 @@ fn gone_step(job: &rest::Job, wish: Wish) -> Step {
     step
 }
 
-fn nothing(name: &str, there: Option<&rest::Job>) -> Step {
-    let slots: Vec<String> = there.map(|job| job.next_slots.clone()).unwrap_or_default();
-    Step {
-        job: name.to_owned(),
-        does: Does::Nothing,
-        version: there.map(|job| job.version),
-        changes: Vec::new(),
-        drift: None,
-        slots_before: slots.clone(),
-        slots_after: slots,
-        note: None,
-        error: None,
-        change: None,
+impl Step {
+    /// One that does nothing.
+    pub(crate) fn nothing(name: &str, there: Option<&rest::Job>) -> Step {
+        let slots: Vec<String> = there.map(|job| job.next_slots.clone()).unwrap_or_default();
+        Step {
+            job: name.to_owned(),
+            does: Does::Nothing,
+            version: there.map(|job| job.version),
+            changes: Vec::new(),
+            drift: None,
+            slots_before: slots.clone(),
+            slots_after: slots,
+            note: None,
+            error: None,
+            change: None,
+            upstreams: there.map(|job| upstreams(&job.spec)).unwrap_or_default(),
+        }
     }
+}
+
+fn upstreams(spec: &JobSpec) -> Vec<String> {
+    order::upstreams(spec).map(str::to_owned).collect()
 }
 
 fn refuse(mut step: Step, code: &str, message: String, hint: &str) -> Step {
@@ -281,7 +328,7 @@ fn create_step(job: &wanted::Job, settled: rota_api::Canonical, file: &Wanted, v
             hint: Some(format!("make it with the jobs: apps: {{{app}: }}")),
         });
     }
-    let mut step = nothing(name, None);
+    let mut step = Step::nothing(name, None);
     step.does = Does::Create;
     step.changes = changes(&JobSpec { name: name.clone(), ..JobSpec::default() }, &wanted);
     step.slots_after = if wanted.paused == Some(true) { Vec::new() } else { settled.next_slots };
@@ -300,7 +347,7 @@ fn step(job: &wanted::Job, file: &Wanted, view: &View, wish: Wish) -> Result<Ste
     hide_like(&mut wanted, &there.spec);
     let pause = Pausing::of(job, there, view.file.as_deref());
     let plain = |spec: &JobSpec| JobSpec { paused: None, ..spec.clone() };
-    let mut step = nothing(name, Some(there));
+    let mut step = Step::nothing(name, Some(there));
     let differences = changes(&plain(&there.spec), &plain(&wanted));
     let has_new_schedule = slots_of(&there.spec) != slots_of(&wanted);
     if let Some(never) = settled.never.filter(|_| has_new_schedule) {

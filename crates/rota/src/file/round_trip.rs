@@ -228,6 +228,7 @@ fn shown(spec: &JobSpec, reason: Option<&str>, file: Option<&str>) -> rest::Job 
     let by = file.map_or_else(|| "admin".to_owned(), |file| format!("file {file}"));
     let at = "2026-11-30T16:00:00Z".to_owned();
     rest::Job {
+        dependents: Vec::new(),
         id: 1,
         version: 1,
         state: if is_paused { "paused" } else { "enabled" }.to_owned(),

@@ -384,7 +384,7 @@ fn take_shell(entries: &mut Vec<(Key, Node)>) -> Result<(), Mistake> {
 
 /// What is wrong with a job, as the server would refuse it, at the place in the file that it is about.
 pub(crate) fn refused(job: &Job, error: rota_wire::error::Error) -> Mistake {
-    let code = if error.code == "too_large" { "too_large" } else { "invalid" };
+    let code = ["too_large", "cycle"].into_iter().find(|known| *known == error.code).unwrap_or("invalid");
     let field = error.field.unwrap_or_default();
     let node = &job.node;
     // `shell` stands where the API has a handler and its parameter.

@@ -21,6 +21,7 @@ use rota_port::logs::Logs;
 use rota_port::query::Query;
 use rota_port::secrets::Secrets;
 use rota_port::store::Store;
+use rota_port::upstream::Reads;
 use rota_store::backup::SqliteBackup;
 use rota_store::logs::{FileLogs, Limits};
 use tokio::net::{TcpListener, TcpSocket};
@@ -171,7 +172,7 @@ fn load(plan: Plan) -> Result<Loaded, Failure> {
     let secrets = Arc::new(secrets);
     let watch = store.watch();
     let (store, sampler) = traces::watch(&plan, Box::new(store), &query)?;
-    let engine = start_engine(&plan, store, sampler, clock, (&tls, &secrets))?;
+    let engine = start_engine(&plan, (store, past.clone()), sampler, clock, (&tls, &secrets))?;
     let herald = Alerts::start(alerts::Parts {
         query: Arc::clone(&query),
         history: past.clone(),
@@ -207,7 +208,7 @@ fn load(plan: Plan) -> Result<Loaded, Failure> {
 
 fn start_engine(
     plan: &Plan,
-    store: Box<dyn Store>,
+    (store, reads): (Box<dyn Store>, Arc<dyn Reads>),
     sampler: Sampler,
     clock: Clock,
     carried: (&Arc<ClientConfig>, &Arc<Secrets>),
@@ -217,7 +218,7 @@ fn start_engine(
         retention_ms: u64::try_from(plan.ledger_retention.as_millis()).unwrap_or(u64::MAX),
     };
     let mut failed = None;
-    let engine = Engine::start(config, store, clock, |outcomes| {
+    let engine = Engine::start(config, store, reads, clock, |outcomes| {
         executors(plan, sampler, clock, carried, &outcomes).unwrap_or_else(|error| {
             failed = Some(error);
             Vec::new()

@@ -11,6 +11,7 @@ use super::words;
 use super::overlap::Overlap;
 use super::server::Held;
 use super::shards::Shards;
+use super::upstream::After;
 use super::when::{Active, Calendar, Dst, Misfire};
 use crate::worker::default_namespace;
 
@@ -69,6 +70,9 @@ pub struct JobSpec {
     /// What becomes of slots whose time has passed; absent: the newest stands for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misfire: Option<Misfire>,
+    /// Upstream jobs: each slot waits until they are done for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<After>,
     /// The handler that a worker of the app runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 100))]
@@ -241,6 +245,9 @@ pub struct Job {
     /// The slot that waits without a row, if one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
+    /// Jobs that have it upstream; only where one job is asked for, at most a hundred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependents: Vec<String>,
     /// When this version took effect.
     pub at: String,
     /// Who made it: `admin`, or `file NAME` for a job file.

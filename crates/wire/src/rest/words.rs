@@ -47,6 +47,12 @@ words! {
     MisfirePolicy: "skip" "fire_once" "catch_up";
     /// Which pass of an overlap of the clock has the slot.
     DstOverlap: "first" "last" "both";
+    /// How an upstream run has to end.
+    UpstreamWhen: "success" "failure" "completion";
+    /// Which slots of an upstream job count.
+    UpstreamPeriod: "same_slot" "latest" "window";
+    /// What an upstream slot without a run means.
+    OnSkip: "skip" "run";
     /// What is done about an attempt that may have run.
     Delivery: "at_least_once" "at_most_once";
     /// What becomes of a shard whose worker dies.

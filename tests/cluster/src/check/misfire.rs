@@ -44,7 +44,8 @@ struct Missing<'v> {
 impl Missing<'_> {
     fn of(definition: &Definition) -> Option<Missing<'_>> {
         let schedule = definition.compile().ok()?.schedule?;
-        let has_slots = matches!(schedule.kind(), Kind::Cron | Kind::Every);
+        // What waits for upstream jobs is late by as much as that takes, and is looked at elsewhere.
+        let has_slots = matches!(schedule.kind(), Kind::Cron | Kind::Every) && definition.spec.after.is_empty();
         let threshold_ms = definition.spec.misfire.threshold_ms();
         let jitter_ms = definition.spec.jitter_ms as i64;
         has_slots.then_some(Missing { definition, schedule, threshold_ms, jitter_ms })

@@ -13,6 +13,7 @@ pub mod rate;
 pub mod reply;
 pub mod send;
 pub mod shards;
+pub mod upstream;
 pub mod wait;
 
 use std::fmt;
@@ -51,6 +52,8 @@ pub enum Rule {
     Quiescence,
     /// Shards are their workers', stay killed, and make their run what its job says.
     Shards,
+    /// What waits for upstream jobs fires once they are done, and not before.
+    Upstream,
     /// Nothing is started while it is frozen, and what was frozen is covered as its thaw says.
     Frozen,
     /// What is missed is covered as its job says, and judged once.
@@ -84,7 +87,8 @@ impl Rule {
             Rule::Ids => 13,
             Rule::Term => 14,
             Rule::Quiescence => 16,
-            Rule::Shards | Rule::Frozen | Rule::Misfire | Rule::Rate | Rule::Batch | Rule::Recount | Rule::Panic => 0,
+            Rule::Shards | Rule::Upstream | Rule::Frozen | Rule::Misfire | Rule::Rate | Rule::Batch => 0,
+            Rule::Recount | Rule::Panic => 0,
         }
     }
 

@@ -31,9 +31,17 @@ pub fn published(part: &Part, snapshot: &Snapshot, began: UnixMs, slack_ms: i64)
             let text = format!("slot {} of job {} waits {beyond_ms} ms beyond its jitter", held.slot, held.job);
             return Err(Rule::Wakes.broken(text));
         }
+        let upstream_ms = rota_core::upstream::wait_max_ms(&job.current.spec.after) as i64;
+        let is_upstream = held.why == Why::Upstream;
+        // Ten seconds are left to an answer that is on its way, and a new term asks once more.
+        let is_new = snapshot.at.since_ms(held.since) <= slack_ms + 13_000;
+        if is_upstream && !is_new && beyond_ms > upstream_ms + slack_ms + 10_000 + 13_000 {
+            let text = format!("slot {} of job {} waits {beyond_ms} ms for upstream jobs", held.slot, held.job);
+            return Err(Rule::Wakes.broken(text));
+        }
         let Some(start_ms) = job.current.spec.timeout.start_ms else { continue };
         let late_ms = beyond_ms - start_ms as i64;
-        if late_ms.min(in_term_ms) > slack_ms + 3_000 {
+        if late_ms.min(in_term_ms) > slack_ms + if is_upstream { 13_000 } else { 3_000 } {
             let text = format!("slot {} of job {} is held {late_ms} ms beyond its start deadline", held.slot, held.job);
             return Err(Rule::Wakes.broken(text));
         }
