@@ -45,6 +45,8 @@ impl State {
             | Reservation::Token(_)
             | Reservation::TokensBack { .. }
             | Reservation::Secret(_)
+            | Reservation::Upstreams { .. }
+            | Reservation::UpstreamsBack { .. }
             | Reservation::SecretBack { .. } => unreachable!("only reservations of alerts are handed on"),
         }
     }

@@ -52,7 +52,7 @@ async fn play(args: &DevArgs) -> Result<(), Failure> {
     let cli_file = args.data.join(Path::new(credentials::FILE).file_name().expect("it names a file"));
     credentials.save(&cli_file)?;
     let client = Client::new(credentials.clone(), "default")?;
-    let worker_token = demo::set_up(&client, &credentials.server).await?;
+    let worker_token = Box::pin(demo::set_up(&client, &credentials.server)).await?;
     let feed = Feed::start(&client).await?;
     let worker = demo::Worker::start(&credentials.server, worker_token).await?;
 
