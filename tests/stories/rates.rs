@@ -47,7 +47,8 @@ fn a_rate_holds_slots_and_refuses_triggers() {
     begun.sort_unstable();
     for first in 0..begun.len() {
         for last in first..begun.len() {
-            let allowed = 2 + (begun[last] - begun[first]) * 2 / 1_000;
+            // The wall clock's milliseconds are not those that tokens are counted by: either end may be one off.
+            let allowed = 2 + (begun[last] - begun[first] + 2) * 2 / 1_000;
             assert!(i64::try_from(last - first).unwrap() < allowed, "{begun:?}");
         }
     }

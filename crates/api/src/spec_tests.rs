@@ -211,7 +211,7 @@ fn a_message_reads_on_from_its_field() {
     for (key, value, message, hint) in [
         ("cron", json!("61 * * * *"), "minute: 61 is out of range, expected 0-59", "five fields are"),
         ("cron", json!("0 0 31 2 *"), "`0 0 31 2 *` never comes again", "30th of February"),
-        ("cron", json!("0 0 0 * * *"), "day of week: day of month", "did you mean `0 0 0 * * ?`?"),
+        ("cron", json!("0 0 0 * * *"), "day of week: day of month", r#"did you mean `"0 0 0 * * ?"`?"#),
         (
             "cron",
             json!("0 0 0 ? * 6#6"),

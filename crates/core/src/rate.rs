@@ -236,7 +236,7 @@ mod tests {
         assert_eq!((bucket.tokens(Mono(343)), bucket.wait_ms(Mono(10))), (0, 334));
         assert_eq!((bucket.tokens(Mono(344)), bucket.wait_ms(Mono(344))), (1, 0));
         bucket.take(Mono(344), 1);
-        assert_eq!(bucket.wait_ms(Mono(344)), 333, "what was beyond the token is kept: 2 parts of 1,000");
+        assert_eq!(bucket.wait_ms(Mono(344)), 334, "what was beyond its burst, 2 parts of 1,000, is not kept");
         assert_eq!(bucket.tokens(Mono(9_999_999)), 1, "no more than its burst");
     }
 

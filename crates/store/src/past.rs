@@ -310,7 +310,7 @@ impl History for SqliteQuery {
             let Some(partition) = partition.optional()? else { return Ok(None) };
             let mark = "SELECT mark FROM partition WHERE id = ?1";
             let mark = conn.prepare_cached(mark)?.query_row([partition.0], |row| row.get(0).map(UnixMs))?;
-            let mut statement = conn.prepare_cached("SELECT kind, at FROM exception WHERE job = ?1")?;
+            let mut statement = conn.prepare_cached("SELECT kind, at, until FROM exception WHERE job = ?1")?;
             let exception = statement.query_row([job.0], |row| codec::read_exception(row, 0)).optional()?;
             let mut statement = conn.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
             let swept = statement.query_row([SWEPT], |row| row.get::<_, i64>(0)).optional()?;

@@ -120,9 +120,18 @@ fn when() -> BoxedStrategy<Value> {
         ];
         maybe(prop::sample::select(some.to_vec()).boxed())
     };
+    let upstream = || {
+        let some = [
+            json!("up.1"),
+            json!({"job": "up-2", "when": "completion", "period": "latest", "on_skip": "run", "deadline": "6h"}),
+            json!(["up.1", {"job": "up-2", "period": "window"}]),
+        ];
+        maybe(prop::sample::select(some.to_vec()).boxed())
+    };
     let narrowed = move |word: &'static str, value, dst| {
         let keys = vec![
             (word, value),
+            ("after", if word == "delay" { Just(None).boxed() } else { upstream() }),
             ("misfire", if word == "delay" { Just(None).boxed() } else { missed() }),
             ("dst", dst),
             ("timezone", zone()),
@@ -266,8 +275,13 @@ proptest! {
         reason in prop::option::of("[ -~]{0,10}[!-~]|é作业|no|a: #b"),
         file in prop::sample::select(vec![None, Some("shop"), Some("no")]),
     ) {
+        // Those that others wait for.
+        let upstream = ["up.1", "up-2"].map(|name| {
+            serde_json::from_value(json!({"name": name, "namespace": "default", "app": "etl", "handler": "h"})).unwrap()
+        });
         let jobs: BTreeMap<String, rest::Job> = specs
             .iter()
+            .chain(&upstream)
             .map(|spec| (spec.name.clone(), shown(spec, reason.as_deref().map(str::trim), file)))
             .collect();
         let in_order: Vec<rest::Job> = jobs.values().cloned().collect();
