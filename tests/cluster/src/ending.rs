@@ -86,7 +86,8 @@ impl World {
                     .started
                     .get(&partition)
                     .is_some_and(|at| self.now - at < ms(15_000 + self.scenario.work_ms_max));
-                if late_ms > 40_000 && !is_busy {
+                let upstream_ms = i64::try_from(rota_core::upstream::wait_max_ms(&job.spec.after)).unwrap_or(i64::MAX);
+                if late_ms > 40_000 + upstream_ms && !is_busy {
                     let snapshot = self.snapshots.get(&partition);
                     let held =
                         snapshot.and_then(|s| s.held.iter().find(|held| held.job == job.id)).map(|held| held.why);

@@ -390,6 +390,9 @@ impl Fleet {
     /// Why a worker cannot take a task now, if it cannot.
     pub(super) fn refusal(&mut self, ix: WorkerIx, now: Mono) -> Option<Why> {
         self.forgive(now);
+        if let Err(why) = self.pass_app(self.worker(ix).registration.app, now) {
+            return Some(why);
+        }
         let live = self.worker(ix);
         if live.state == WorkerState::Online { live.refusal(self.credits) } else { Some(Why::NoWorker) }
     }

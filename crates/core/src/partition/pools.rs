@@ -189,6 +189,7 @@ impl Fleet {
     /// The emptiest worker of a pool that can take a task now and is none of these.
     pub(super) fn pick_other(&mut self, pool: PoolIx, but: &[WorkerIx], now: Mono) -> Option<WorkerIx> {
         self.forgive(now);
+        self.pass_valve(pool, now).ok()?;
         self.refresh(pool);
         let at = &self.pools.all[pool.0 as usize];
         let group = &self.apps.get(&at.app)?.groups[at.group];

@@ -142,11 +142,18 @@ impl Fleet {
     /// Refuses a choice of a pool whose app has no token.
     pub(super) fn pass_valve(&mut self, pool: PoolIx, now: Mono) -> Result<(), Why> {
         let id = self.pool(pool).app;
-        let Some(AppLive { valve: Some(valve), stirred, .. }) = self.apps.get(&id) else { return Ok(()) };
-        let (wait_ms, stirred) = (valve.wait_ms(now), *stirred);
+        self.pass_app(id, now).inspect_err(|why| {
+            let stirred = self.apps.get(&id).map_or(0, |live| live.stirred);
+            self.block(pool, *why, stirred);
+        })
+    }
+
+    /// Refuses a dispatch of an app that has no token. Whoever waits is woken when there is one.
+    pub(super) fn pass_app(&mut self, id: AppId, now: Mono) -> Result<(), Why> {
+        let Some(AppLive { valve: Some(valve), .. }) = self.apps.get(&id) else { return Ok(()) };
+        let wait_ms = valve.wait_ms(now);
         if wait_ms > 0 {
             self.rate_wakes.push((now.plus(wait_ms), id));
-            self.block(pool, Why::Rate, stirred);
             return Err(Why::Rate);
         }
         self.open_groups(id, now);

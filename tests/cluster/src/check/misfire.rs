@@ -26,6 +26,8 @@ pub struct Misfires {
     left: BTreeMap<JobId, (Version, i64, i64)>,
     /// When a job last caught up a slot: the term, the wall time of the row.
     caught_up: BTreeMap<JobId, (Epoch, i64)>,
+    /// Slots up to here came due while one before them was held, which is no misfire.
+    excused: BTreeMap<JobId, i64>,
     /// The wall time at which the term of a partition began.
     began: BTreeMap<PartitionId, i64>,
     /// Whether wall times of one server can be compared.
@@ -84,6 +86,7 @@ impl Misfires {
         Misfires {
             left: BTreeMap::new(),
             caught_up: BTreeMap::new(),
+            excused: BTreeMap::new(),
             began: BTreeMap::new(),
             is_steady: scenario.every.clock_step == 0,
             has_freezes: scenario.freezes,
@@ -124,6 +127,9 @@ impl Misfires {
                 self.skipped(&missing, run, judged, is_edited || !is_first)?;
             } else if run.shards > 0 && !is_edited {
                 let began = self.began.get(&partition).copied();
+                if judged.is_some() {
+                    self.excused.insert(run.job, run.at.0);
+                }
                 self.fired(&missing, run, judged.filter(|until| run.slot <= *until), began, part.epoch)?;
             }
             seen.push(run.job);
@@ -183,7 +189,8 @@ impl Misfires {
         let broken = |text: String| Err(Rule::Misfire.broken(format!("{} of job {}: {text}", run.id, run.job)));
         let misfire = missing.definition.spec.misfire;
         let is_late_at_once = began.is_some_and(|began| missing.late(run.slot, began) > missing.threshold_ms);
-        if misfire.policy == Policy::Skip && judged.is_none() && is_late_at_once {
+        let is_excused = self.excused.get(&run.job).is_some_and(|until| run.slot.0 <= *until);
+        if misfire.policy == Policy::Skip && judged.is_none() && is_late_at_once && !is_excused {
             return broken(format!("runs {}, which no term looked at in time", run.slot));
         }
         let Some(pace) = misfire.pace() else { return Ok(()) };

@@ -102,7 +102,9 @@ impl Shards {
         let earlier = row.attempts.iter().filter(|a| a.shard == attempt.shard && a.no < attempt.no);
         let failed: BTreeSet<WorkerId> =
             earlier.filter(|a| a.state != AttemptState::NotStarted).map(|a| a.worker).collect();
-        if !failed.contains(&attempt.worker) {
+        // Which workers the rate of their group shut out is not in the rows.
+        let is_shut = part.apps.get(&row.run.app).is_some_and(|app| !app.rates.groups.is_empty());
+        if !failed.contains(&attempt.worker) || is_shut {
             return Ok(());
         }
         let others = part.workers.keys().filter(|worker| !failed.contains(worker));
