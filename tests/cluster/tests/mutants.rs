@@ -6,7 +6,7 @@ use rota_cluster::runner;
 use rota_core::partition::Mutant as In;
 
 /// Seeds within which a fault must show.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 5_000;
 
 fn check(mutant: Mutant, expected: &[Rule]) {
     let total = runner::run_seeds(0..SEEDS, Some(mutant), 1, 1, &|_, _| {});
