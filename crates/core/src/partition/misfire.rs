@@ -7,9 +7,9 @@
 //! 2. **Lateness of our own making is not judged**: what our valve held, what waited behind a slot that was caught up, and
 //!    what came while the wall clock was suspect. Of the last, the newest stands for all, whatever the policy says.
 //! 3. **A verdict with rows is durable with them.** Whoever skips a range and lets a slot after it run puts both into one
-//!    batch: the range's row, and the run, or the exception [`Judged`](Exception::Judged) that says up to where slots run.
+//!    batch: the range's row, and the run, or the exception [`Judged`](crate::batch::Exception::Judged) that says up to where slots run.
 //! 4. **A verdict without rows** (a slot in time that is then held) becomes durable with the exception that its job needs
-//!    once the mark passes it: after [`limits::MARK_LAG_MAX_MS`], also if nothing else is written. Until then it is as
+//!    once the mark passes it: after [`MARK_LAG_MAX_MS`](crate::limits::MARK_LAG_MAX_MS), also if nothing else is written. Until then it is as
 //!    if the slot had not been looked at, and a restart within its threshold comes to the same verdict. What our own valve
 //!    holds in a backlog is the exception: that costs no rows, and is judged anew by the next term.
 //! 5. **An exception says where its job stands.** It names the slot, so it goes, or moves on, in the batch that covers that
