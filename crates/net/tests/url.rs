@@ -85,10 +85,10 @@ fn the_request_is_what_the_job_says_with_a_key_that_all_attempts_share() {
         assert_eq!(request.headers[name], value, "{name}");
     }
     assert!(request.headers["user-agent"].starts_with("rota/"));
+    assert_eq!(peer.closed(), 1, "each request has a connection of its own");
     let mut dispatch = url_dispatch(10, "PUT", &url, &[], "a,b");
     dispatch.param = Some("c,d".into());
     assert_eq!(rig.send(dispatch), success("done"));
-    assert_eq!(peer.closed(), 1, "each request has a connection of its own");
     assert_eq!(peer.request().body, "c,d", "a parameter of the run replaces the body");
 }
 
