@@ -116,6 +116,7 @@ impl Code {
             | Code::QueueFull
             | Code::RunOpen
             | Code::NothingToRerun
+            | Code::NotDelivered
             | Code::Refused => StatusCode::CONFLICT,
             Code::Frozen => StatusCode::LOCKED,
             // What the caller saw is its condition, be it in a header or an argument.
@@ -125,7 +126,6 @@ impl Code {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Code::StoreDamaged | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Code::NotDelivered => StatusCode::BAD_GATEWAY,
             Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
