@@ -2,6 +2,7 @@
 //! slot once. libfaketime steps the wall clock of the server's process alone, while it runs.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
@@ -18,12 +19,12 @@ const EVERY_MS: i64 = 2_000;
 /// The wall clock of one server.
 pub(crate) struct Wall {
     file: PathBuf,
-    library: String,
+    preloaded: Vec<(String, String)>,
 }
 
 impl Wall {
     pub(crate) fn new(folder: &Path) -> Wall {
-        let wall = Wall { file: folder.join("wall"), library: library() };
+        let wall = Wall { file: folder.join("wall"), preloaded: preloaded() };
         wall.set(0);
         wall
     }
@@ -35,29 +36,38 @@ impl Wall {
         std::fs::rename(&new, &self.file).expect("the story's folder can be written");
     }
 
+    /// What a server's environment must hold.
     pub(crate) fn settings(&self) -> Vec<(&str, &str)> {
         let file = self.file.to_str().expect("a plain path");
-        vec![
-            ("LD_PRELOAD", &self.library),
+        let mut all = vec![
             ("FAKETIME_TIMESTAMP_FILE", file),
             ("FAKETIME_NO_CACHE", "1"),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
             ("FAKETIME_DONT_RESET", "1"),
             ("NO_FAKE_STAT", "1"),
-        ]
+        ];
+        all.extend(self.preloaded.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        all
     }
 }
 
-fn library() -> String {
-    let found = std::fs::read_dir("/usr/lib")
-        .expect("it is there")
-        .filter_map(|entry| Some(entry.ok()?.path().join("faketime/libfaketimeMT.so.1")))
-        .find(|path| path.exists());
-    found
-        .expect("libfaketime is missing; on Debian: apt-get install faketime")
-        .to_str()
-        .expect("a plain path")
-        .to_owned()
+/// How `faketime` gets its library into a process, as a process of it sees that. The server is not started by it, since
+/// it would stand between them.
+fn preloaded() -> Vec<(String, String)> {
+    let plain = environment("env", &["-0"]);
+    let mut faked = environment("faketime", &["-m", "-f", "+0", "env", "-0"]);
+    // What it says of the time itself would stand above the file; `_` is what a process is called by.
+    faked.retain(|setting| !plain.contains(setting) && setting.0 != "_" && !setting.0.starts_with("FAKETIME"));
+    assert!(!faked.is_empty(), "faketime sets what its child preloads");
+    faked
+}
+
+fn environment(program: &str, arguments: &[&str]) -> Vec<(String, String)> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; on Debian: apt-get install faketime"));
+    let text = String::from_utf8(output.stdout).expect("plain settings");
+    let settings = text.split('\0').filter_map(|setting| setting.split_once('='));
+    settings.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// A server with a clock of its own, and a partner that is called every two seconds.

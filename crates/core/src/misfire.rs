@@ -116,13 +116,14 @@ impl Misfire {
     }
 
     /// Judges the slots from `slot` to `until`, that is, those that are due. The first of them counts as misfired.
-    /// A slot is as late as `until` lies behind it, less the whole `jitter_ms`.
+    /// A slot is as late as `until` lies behind it, less the `leeway_ms` that it has by its job: the whole jitter, and the
+    /// wait for upstream jobs.
     #[must_use]
-    pub fn judge(&self, schedule: &Schedule, slot: UnixMs, until: UnixMs, jitter_ms: u64) -> Verdict {
+    pub fn judge(&self, schedule: &Schedule, slot: UnixMs, until: UnixMs, leeway_ms: u64) -> Verdict {
         let newest = schedule.last_at_or_before(until).unwrap_or(slot).max(slot);
         // The first due slot that is at most so late.
         let late_by = |ms: i64| {
-            let from = UnixMs(until.0.saturating_sub(signed(jitter_ms)).saturating_sub(ms));
+            let from = UnixMs(until.0.saturating_sub(signed(leeway_ms)).saturating_sub(ms));
             let first = if from <= slot { Some(slot) } else { schedule.next_after(UnixMs(from.0 - 1)) };
             first.filter(|first| *first <= newest)
         };

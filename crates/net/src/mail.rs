@@ -1,7 +1,7 @@
 //! Handing a mail to a server: SMTP (RFC 5321) with STARTTLS (RFC 3207) and AUTH (RFC 4954), and the mail's own form
 //! (RFC 5322, RFC 2045, RFC 2047).
 //!
-//! Written here, since a mail library resolves and connects by itself, past the address policy.
+//! It speaks on a connection that the address policy has let pass.
 
 use std::fmt::Write as _;
 

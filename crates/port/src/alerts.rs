@@ -151,6 +151,8 @@ impl Watch {
         let mut inner = self.inner();
         if definition.spec.alerts.is_empty() {
             inner.jobs.remove(&definition.id);
+            // Nobody hears of their ends any more.
+            inner.open.retain(|_, open| open.job != definition.id);
         } else {
             inner.jobs.insert(definition.id);
         }
@@ -239,4 +241,63 @@ impl Watch {
 fn open_run(run: &Run) -> OpenRun {
     let slot = (run.origin == Origin::Schedule).then_some(run.slot);
     OpenRun { run: run.id, job: run.job, slot, at: run.at }
+}
+
+#[cfg(test)]
+mod tests {
+    use rota_core::batch::RunState;
+    use rota_core::id::{AppId, Epoch, PartitionId, Seq, Version};
+    use rota_core::job::{JobState, Spec, Target, When};
+
+    use super::*;
+
+    fn job(id: u32, alerts: &[&str]) -> Definition {
+        let target = Target::Handler { name: "h".to_owned(), param: String::new() };
+        let alerts = alerts.iter().map(|name| (*name).to_owned()).collect();
+        Definition {
+            id: JobId(id),
+            version: Version(1),
+            app: AppId(1),
+            name: format!("job-{id}"),
+            spec: Spec { alerts, ..Spec::new(When::Manual, target) },
+            state: JobState::Enabled,
+            at: UnixMs(0),
+            by: "someone".to_owned(),
+            managed_by: None,
+            pause: None,
+        }
+    }
+
+    fn opens(run: u64, job: u32) -> Batch {
+        let run = Run {
+            id: RunId(run),
+            app: AppId(1),
+            job: JobId(job),
+            version: Version(1),
+            origin: Origin::Api,
+            slot: UnixMs(0),
+            slot_last: UnixMs(0),
+            slots: 1,
+            state: RunState::Dispatched,
+            why: None,
+            shards: 1,
+            at: UnixMs(0),
+            ended_at: None,
+            param: None,
+        };
+        let rows = vec![Row::Run(Box::new(run))];
+        let (partition, epoch, seq) = (PartitionId(0), Epoch(1), Seq(1));
+        Batch { partition, epoch, seq, at: UnixMs(0), mark: UnixMs(0), floor: 0, rows }
+    }
+
+    #[test]
+    fn a_run_of_a_job_that_nobody_watches_any_more_does_not_stay_open() {
+        let watch = Watch::default();
+        watch.define(&job(1, &["oncall"]));
+        watch.define(&job(2, &["oncall"]));
+        assert_eq!((watch.ends_of(&opens(7, 1)), watch.ends_of(&opens(8, 2))), (vec![], vec![]));
+        watch.define(&job(1, &[]));
+        let open: Vec<RunId> = watch.open_runs().iter().map(|open| open.run).collect();
+        assert_eq!(open, [RunId(8)], "its end would not be heard, and it would run for ever");
+    }
 }

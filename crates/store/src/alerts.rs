@@ -6,15 +6,11 @@ use rota_core::time::UnixMs;
 use rota_port::alerts::{StoredAlert, StoredNotice, Tried, Work};
 use rota_port::store::{Error, Reserved};
 use rusqlite::types::Type;
-use rusqlite::{Connection, Row, ToSql, params};
+use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::failure::of;
-
-fn run(conn: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<usize, Error> {
-    conn.prepare_cached(sql).and_then(|mut statement| statement.execute(values)).map_err(of)
-}
+use crate::reserve::run;
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain data")

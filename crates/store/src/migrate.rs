@@ -26,13 +26,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, sql: include_str!("../migrations/0002_secrets.sql") },
     Migration { version: 3, sql: include_str!("../migrations/0003_past.sql") },
     Migration { version: 4, sql: include_str!("../migrations/0004_managed.sql") },
-    Migration { version: 5, sql: include_str!("../migrations/0005_lists.sql") },
-    Migration { version: 6, sql: include_str!("../migrations/0006_merged.sql") },
-    Migration { version: 7, sql: include_str!("../migrations/0007_judged.sql") },
-    Migration { version: 8, sql: include_str!("../migrations/0008_rates.sql") },
-    Migration { version: 9, sql: include_str!("../migrations/0009_alerts.sql") },
-    Migration { version: 10, sql: include_str!("../migrations/0010_shards.sql") },
-    Migration { version: 11, sql: include_str!("../migrations/0011_upstream.sql") },
+    Migration { version: 5, sql: include_str!("../migrations/0005_policies.sql") },
 ];
 
 /// Applies what is missing. Before it changes a schema that is in use, it copies the file aside.

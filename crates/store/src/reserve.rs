@@ -85,7 +85,7 @@ pub(crate) fn ids_next(conn: &Connection) -> rusqlite::Result<u64> {
     statement.query_row([], |row| row.get(0).map(i64::cast_unsigned))
 }
 
-fn run(conn: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<usize, Error> {
+pub(crate) fn run(conn: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<usize, Error> {
     conn.prepare_cached(sql).and_then(|mut statement| statement.execute(values)).map_err(of)
 }
 

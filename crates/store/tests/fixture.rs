@@ -33,7 +33,7 @@ fn write(store: &mut dyn Store, schema: u32) {
         store.begin(T, "0.1.0", "2026a").unwrap();
     }
     let limit = Limit { rate: Rate { count: 50, per_ms: 1_000 }, burst: Some(100) };
-    let rates = (schema >= 8).then(|| Rates { app: Some(limit), groups: [("zone=a".to_owned(), limit)].into() });
+    let rates = (schema >= 5).then(|| Rates { app: Some(limit), groups: [("zone=a".to_owned(), limit)].into() });
     let app = Reservation::App { namespace: "shop".to_owned(), name: "pay".to_owned(), pending_max: Some(9), rates };
     let Reserved::App(app) = store.reserve(&app).unwrap() else { panic!("an app is always given") };
     let name = Reservation::JobName { app: app.id, name: "settle".to_owned(), at: T };
@@ -107,7 +107,7 @@ fn write(store: &mut dyn Store, schema: u32) {
     let open = run(1, RunState::Running, None);
     let reason = (schema >= 4).then(|| "until v2".into());
     let judged = Exception::Judged { covered: T, until: T.plus_ms(5) };
-    let exception = if schema >= 7 { judged } else { Exception::Covered(T) };
+    let exception = if schema >= 5 { judged } else { Exception::Covered(T) };
     let mut rows = vec![
         Row::Definition(Box::new(definition.clone())),
         Row::Worker { worker: registration.into(), state: WorkerState::Online },
@@ -142,11 +142,9 @@ fn write(store: &mut dyn Store, schema: u32) {
             Row::Freeze(Box::new(freeze)),
         ]);
     }
-    if schema >= 6 {
+    if schema >= 5 {
         let merged = Run { shards: 0, slots: 1, ..run(5, RunState::Merged, Some(Why::Merged)) };
         rows.extend([Row::Merged { run: merged.id, into: open.id }, Row::Run(Box::new(merged))]);
-    }
-    if schema >= 10 {
         let settled = SettledShard { shard: 1, state: RunState::Killed, why: Why::KilledByUser, at: T.plus_ms(3) };
         rows.push(Row::Shards(
             Shards { run: open.id, workers: vec![worker, WorkerId(9)], settled: vec![settled] }.into(),
@@ -160,15 +158,13 @@ fn write(store: &mut dyn Store, schema: u32) {
     if schema >= 2 {
         write_secrets(store, app.id, epoch, first + 2);
     }
-    if schema >= 9 {
+    if schema >= 5 {
         write_alerts(store, job);
-    }
-    if schema >= 11 {
         write_upstream(store, (app.id, job), epoch, first + 2);
     }
 }
 
-/// A rule, an alarm, a message, and the end of a run that nobody has judged: all that schema 9 has more.
+/// A rule, an alarm, a message, and the end of a run that nobody has judged: what schema 5 has more of alerts.
 fn write_alerts(store: &mut dyn Store, job: JobId) {
     let channel = Channel::Slack { url: "{{secret.SLACK}}".to_owned() };
     let rule = Rule { when: [Event::Failed].into(), late_ms: Some(5_000), ..Rule::new(channel) };
@@ -280,41 +276,11 @@ fn a_store_of_schema_4_opens_with_everything() {
 
 #[test]
 fn a_store_of_schema_5_opens_with_everything() {
-    past(check(5, include_str!("fixtures/v5.sql"), include_str!("fixtures/v5.key.hex")));
-}
-
-#[test]
-fn a_store_of_schema_6_opens_with_everything() {
-    past(check(6, include_str!("fixtures/v6.sql"), include_str!("fixtures/v6.key.hex")));
-}
-
-#[test]
-fn a_store_of_schema_7_opens_with_everything() {
-    past(check(7, include_str!("fixtures/v7.sql"), include_str!("fixtures/v7.key.hex")));
-}
-
-#[test]
-fn a_store_of_schema_8_opens_with_everything() {
-    past(check(8, include_str!("fixtures/v8.sql"), include_str!("fixtures/v8.key.hex")));
-}
-
-#[test]
-fn a_store_of_schema_9_opens_with_everything() {
-    let (store, query) = check(9, include_str!("fixtures/v9.sql"), include_str!("fixtures/v9.key.hex"));
+    let (store, query) = check(5, include_str!("fixtures/v5.sql"), include_str!("fixtures/v5.key.hex"));
     assert_eq!(query.alerts(), store.alerts());
     assert_eq!(query.alarms(), store.alarms());
     assert_eq!(query.notices(), store.notices());
     past((store, query));
-}
-
-#[test]
-fn a_store_of_schema_10_opens_with_everything() {
-    past(check(10, include_str!("fixtures/v10.sql"), include_str!("fixtures/v10.key.hex")));
-}
-
-#[test]
-fn a_store_of_schema_11_opens_with_everything() {
-    past(check(11, include_str!("fixtures/v11.sql"), include_str!("fixtures/v11.key.hex")));
 }
 
 fn past((store, query): (MemoryStore, rota_store::SqliteQuery)) {
@@ -334,10 +300,10 @@ fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::Sql
     let loaded = store.claim(&partitions).unwrap();
     assert_eq!(loaded, model.claim(&partitions).unwrap());
     assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), if schema >= 3 { 2 } else { 1 }));
-    assert_eq!(loaded[0].jobs.len(), if schema >= 11 { 3 } else { schema.min(2) as usize });
+    assert_eq!(loaded[0].jobs.len(), if schema >= 5 { 3 } else { schema.min(2) as usize });
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
-    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 4, 5, 5, 5, 5, 5, 5][schema as usize - 1]);
+    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 5][schema as usize - 1]);
     for run in query.runs(&all).unwrap() {
         assert_eq!(query.merged_into(run.id), model.merged_into(run.id));
     }

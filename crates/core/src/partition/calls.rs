@@ -1,9 +1,8 @@
 //! What goes out once it is durable, and what comes of it: sends, probes, cancels, results, and the
 //! timers that stand in for answers that never come.
 
-use super::message::{
-    Answer, CancelAnswer, Dispatch, Effect, Enquiry, Outcome, ProbeAnswer, ReplyTo, Report, SendOutcome,
-};
+use super::effect::{Answer, Dispatch, Effect, Enquiry};
+use super::message::{CancelAnswer, Outcome, ProbeAnswer, ReplyTo, Report, SendOutcome};
 use super::pipeline::After;
 use super::runs::{Attempt, Cause, Life, Phase};
 use super::settle::Place;

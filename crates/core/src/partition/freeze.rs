@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 
+use super::effect::{Answer, Effect};
 use super::jobs::{JobIx, Place};
-use super::message::{Answer, Effect, ReplyTo};
+use super::message::ReplyTo;
 use super::pipeline::After;
 use super::{Machine, planted};
 use crate::batch::{Row, RunState};

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::effect::{Answer, Effect};
 use super::fleet::WorkerIx;
-use super::message::{Answer, Beat, Effect, Holder, ReplyTo};
+use super::message::{Beat, Holder, ReplyTo};
 use super::pipeline::After;
 use super::runs::Life;
 use super::settle::Place;

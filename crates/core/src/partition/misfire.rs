@@ -51,11 +51,12 @@ impl Machine {
         let since = self.jobs.pace_of(ix).map(|paced| paced.since).filter(|since| slot <= *since);
         let at = since.unwrap_or(until);
         let live = self.jobs.get(ix);
-        let is_late = at.0.saturating_sub(self.starts_by(ix, slot).0) > threshold;
+        let starts_by = self.starts_by(ix, slot);
+        let is_late = at.0.saturating_sub(starts_by.0) > threshold;
         let Some(schedule) = live.schedule.clone().filter(|_| is_late) else { return Judged::Runs(slot) };
         let is_suspect = self.suspect_until.is_some_and(|until| slot <= until);
         let misfire = if is_suspect { Misfire::default() } else { self.misfire_of(ix) };
-        let verdict = misfire.judge(&schedule, slot, at, live.policy.jitter_ms);
+        let verdict = misfire.judge(&schedule, slot, at, starts_by.0.abs_diff(slot.0));
         if let Some(gap) = verdict.skipped {
             let why = if is_suspect { Why::ClockSuspect } else { Why::Misfire };
             self.write_gap(now, ix, gap.first, gap.last, gap.slots, RunState::Skipped, why);

@@ -19,6 +19,7 @@ mod check;
 mod config;
 mod deadline;
 mod due;
+mod effect;
 mod fleet;
 mod freeze;
 mod gate;
@@ -47,10 +48,8 @@ mod valve;
 pub use config::Config;
 #[cfg(feature = "mutants")]
 pub use config::Mutant;
-pub use message::{
-    Answer, AskUpstream, Beat, CancelAnswer, Dispatch, Effect, Enquiry, Holder, Input, Outcome, ProbeAnswer, ReplyTo,
-    Report, RerunOrder, SendOutcome,
-};
+pub use effect::{Answer, AskUpstream, Dispatch, Effect, Enquiry};
+pub use message::{Beat, CancelAnswer, Holder, Input, Outcome, ProbeAnswer, ReplyTo, Report, RerunOrder, SendOutcome};
 pub use snapshot::{DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, ValveState, Waiting, Worker};
 
 use requests::Author;

@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use super::message::{Answer, ReplyTo};
+use super::effect::Answer;
+use super::message::ReplyTo;
 use crate::batch::Row;
 use crate::id::{AttemptId, JobId, Seq};
 use crate::limits::{BATCH_ROWS_MAX, BATCHES_IN_FLIGHT_MAX};

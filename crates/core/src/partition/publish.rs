@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::effect::Effect;
 use super::jobs::Place;
-use super::message::Effect;
 use super::runs::Phase;
 use super::snapshot::{
     DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, ValveState, Waiting, Worker,
@@ -148,7 +148,7 @@ impl Machine {
             let (why, worker, left_ms) = match live.phase {
                 Phase::Parked => (Why::Overlap, None, None),
                 Phase::Waiting => {
-                    let (why, worker) = self.waits_for(run.id, shard);
+                    let (why, worker) = self.waits_for(now, run.id, shard);
                     (why, worker, None)
                 }
                 Phase::Backoff(due) => (Why::Backoff, None, Some(due.since(now.mono))),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use rota_cron::Kind;
 
 use super::Machine;
+use super::effect::{Answer, Effect};
 use super::freeze::Thawing;
 use super::jobs::{JobIx, Place};
-use super::message::{Answer, Effect, ReplyTo};
+use super::message::ReplyTo;
 use super::misfire::Judged;
 use super::pipeline::After;
 use super::runs::{Cause, Phase};

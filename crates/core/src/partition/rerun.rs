@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::Machine;
 use super::admit::Order;
-use super::message::{Answer, Effect, ReplyTo, RerunOrder};
+use super::effect::{Answer, Effect};
+use super::message::{ReplyTo, RerunOrder};
 use super::pipeline::After;
 use crate::batch::{Origin, Rerun, Row};
 use crate::overlap::Verdict;

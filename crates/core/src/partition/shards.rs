@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use super::Machine;
+use super::effect::{Answer, Effect};
 use super::fleet::WorkerIx;
 use super::jobs::JobIx;
-use super::message::{Answer, Effect, ReplyTo};
+use super::message::ReplyTo;
 use super::pipeline::After;
 use super::runs::{Cause, Life, Phase};
 use super::{planted, pools::PoolIx};
@@ -152,12 +153,13 @@ impl Machine {
     }
 
     /// Why a waiting shard waits, and for whom, if it may go to no other.
-    pub(super) fn waits_for(&self, id: RunId, shard: u32) -> (Why, Option<WorkerId>) {
+    pub(super) fn waits_for(&self, now: Now, id: RunId, shard: u32) -> (Why, Option<WorkerId>) {
         let run = self.runs.run(id);
         let blocked = || self.fleet.pool(run.pool).blocked.unwrap_or(Why::NextPass);
         let Some(own) = run.worker_of(shard) else { return (blocked(), None) };
         let Some(ix) = self.fleet.find(own) else { return (blocked(), None) };
         let why = match self.fleet.worker(ix).state {
+            WorkerState::Online if !self.fleet.has_token(run.app, now.mono) => Why::Rate,
             WorkerState::Online => self.fleet.worker(ix).refusal(self.fleet.credits).unwrap_or(Why::NextPass),
             WorkerState::Draining => Why::RefusedDraining,
             WorkerState::Unreachable => Why::Unreachable,

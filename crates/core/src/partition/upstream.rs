@@ -5,8 +5,8 @@
 //! pass. The answer is kept in memory only: a restart asks again, and facts that are final do not change. Whoever waits
 //! here is in no queue, so that nobody waits behind it, and least of all what it waits for.
 
+use super::effect::AskUpstream;
 use super::jobs::{JobIx, Place};
-use super::message::AskUpstream;
 use super::pipeline::After;
 use super::timer::Timer;
 use super::{Machine, planted};

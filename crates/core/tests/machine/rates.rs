@@ -1,8 +1,8 @@
 //! Rates: what waits for a token, when it goes on, and what is refused.
 
 use rota_core::batch::Origin;
-use rota_core::job::When;
-use rota_core::partition::{Answer, Input};
+use rota_core::job::{Retry, When};
+use rota_core::partition::{Answer, Input, Outcome};
 use rota_core::rate::{Limit, Rate, Rates};
 use rota_core::why::Why;
 use rota_port::store::{Reservation, Reserved, Store};
@@ -98,6 +98,41 @@ fn a_group_without_a_token_leaves_the_work_to_others() {
     assert_eq!((to(&rig, 1), rig.snapshot().waiting[0].why), (1, Why::Rate));
     rig.pass(10_000);
     assert_eq!(to(&rig, 1), 2);
+}
+
+#[test]
+fn each_shard_of_a_broadcast_takes_a_token_and_says_that_it_waits_for_one() {
+    let mut rig = Rig::new();
+    rig.workers(3);
+    set(&mut rig, Rates { app: Some(limit(1, 1_000, 1)), ..Rates::default() });
+    let mut spec = echo(When::Manual);
+    spec.sharding.rules.is_broadcast = true;
+    let job = rig.job("all", spec);
+    assert!(matches!(rig.trigger(job), Answer::Triggered(_)));
+    for left in [2, 1, 0] {
+        assert_eq!(sends(&mut rig), 1);
+        let waiting: Vec<Why> = rig.snapshot().waiting.iter().map(|waiting| waiting.why).collect();
+        assert_eq!(waiting, vec![Why::Rate; left]);
+        rig.advance(1_000);
+        rig.step(Input::Turn);
+    }
+}
+
+#[test]
+fn a_retry_elsewhere_takes_a_token() {
+    let mut rig = Rig::new();
+    rig.workers(2);
+    let mut spec = echo(When::Manual);
+    spec.retry = Retry { max: 1, elsewhere: true, ..Retry::default() };
+    let job = rig.job("job", spec);
+    set(&mut rig, Rates { app: Some(limit(1, 5_000, 1)), ..Rates::default() });
+    assert!(matches!(rig.trigger(job), Answer::Triggered(_)));
+    let first = rig.take_send();
+    rig.accept(first.attempt);
+    rig.report(&first, Outcome::Failed(Why::HandlerFailed));
+    assert_eq!((rig.sends.len(), rig.snapshot().waiting[0].why), (0, Why::Rate));
+    rig.pass(5_000);
+    assert_ne!(rig.take_send().worker.unwrap().id, first.worker.unwrap().id);
 }
 
 #[test]

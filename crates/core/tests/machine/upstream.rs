@@ -2,7 +2,8 @@
 
 use rota_core::batch::RunState;
 use rota_core::id::{JobId, RunId};
-use rota_core::job::{JobState, Spec, When};
+use rota_core::job::{JobState, Misfire, Spec, When};
+use rota_core::misfire::Policy;
 use rota_core::partition::{Input, Outcome};
 use rota_core::time::UnixMs;
 use rota_core::upstream::{Edge, Ended, OnSkip, Period};
@@ -122,6 +123,20 @@ fn waiting_is_no_misfire_and_a_restart_asks_again() {
     rig.judge();
     let second = &story_of(&rig, down)[1];
     assert_eq!(second, "120 skipped/upstream_skipped", "its upstream slot was a misfire of the outage");
+}
+
+#[test]
+fn a_misfire_counts_from_the_end_of_the_wait() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let up = rig.job("up", minutely(vec![]));
+    let mut spec = minutely(vec![Edge { deadline_ms: Some(600_000), ..edge(up) }]);
+    spec.misfire = Misfire { policy: Policy::Skip, ..Misfire::default() };
+    let down = rig.job("down", spec);
+    rig.restart(1_200_000);
+    // A minute of grace, after ten of waiting.
+    assert_eq!(story_of(&rig, down), ["60..480 x8 skipped/misfire"]);
+    assert_eq!(held(&rig)[0], (down, 540, Why::Upstream));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use rota_core::job::Definition;
 use rota_core::limits::CATCH_UP_MAX;
 use rota_core::misfire::Policy;
 use rota_core::time::UnixMs;
+use rota_core::upstream::wait_max_ms;
 use rota_core::why::Why;
 use rota_cron::{Kind, Schedule};
 
@@ -40,21 +41,21 @@ struct Missing<'v> {
     definition: &'v Definition,
     schedule: Schedule,
     threshold_ms: i64,
-    jitter_ms: i64,
+    leeway_ms: i64,
 }
 
 impl Missing<'_> {
     fn of(definition: &Definition) -> Option<Missing<'_>> {
         let schedule = definition.compile().ok()?.schedule?;
-        // What waits for upstream jobs is late by as much as that takes, and is looked at elsewhere.
-        let has_slots = matches!(schedule.kind(), Kind::Cron | Kind::Every) && definition.spec.after.is_empty();
+        let has_slots = matches!(schedule.kind(), Kind::Cron | Kind::Every);
         let threshold_ms = definition.spec.misfire.threshold_ms();
-        let jitter_ms = definition.spec.jitter_ms as i64;
-        has_slots.then_some(Missing { definition, schedule, threshold_ms, jitter_ms })
+        // What waits for upstream jobs is not late before that wait is over.
+        let leeway_ms = (definition.spec.jitter_ms + wait_max_ms(&definition.spec.after)) as i64;
+        has_slots.then_some(Missing { definition, schedule, threshold_ms, leeway_ms })
     }
 
     fn late(&self, slot: UnixMs, at: i64) -> i64 {
-        at - slot.0 - self.jitter_ms
+        at - slot.0 - self.leeway_ms
     }
 
     /// The slots from one on that are due at an instant: those that are skipped, and those that run.
