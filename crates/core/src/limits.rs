@@ -44,6 +44,12 @@ pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
 pub const NAME_BYTES_MAX: usize = 100;
 /// Labels of a worker, and terms of a selector.
 pub const LABELS_MAX: usize = 64;
+/// Resources that an app's workers can count, CPU and memory among them.
+pub const RESOURCES_MAX: usize = 8;
+/// Jobs of one pool whose own use of its workers is remembered; beyond, what was used longest ago is forgotten.
+pub const USAGES_MAX: usize = 1_000;
+/// Workers that a choice may be made among at random.
+pub const CHOICES_MAX: u32 = 16;
 /// Slots looked at in one pass.
 pub const PASS_SLOTS_MAX: usize = 2_048;
 /// Batches of one partition that are on their way to the store.
