@@ -52,6 +52,7 @@ mod rates;
 mod refusal;
 mod register;
 mod rerun;
+mod route;
 mod router;
 mod routes;
 mod runs;

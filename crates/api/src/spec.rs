@@ -9,9 +9,7 @@ use http::{HeaderName, HeaderValue};
 use rota_core::batch::RunState;
 use rota_core::id::AppId;
 use rota_core::id::{JobId, Version};
-use rota_core::job::{
-    Delivery, Invalid, Job, JobState, Overlap, Retry, Route, Spec, Strategy, Target, Timeout, When, check_name,
-};
+use rota_core::job::{Delivery, Invalid, Job, JobState, Overlap, Retry, Spec, Target, Timeout, When, check_name};
 use rota_core::limits;
 use rota_core::overlap::Mode;
 use rota_core::retry::{self, Backoff};
@@ -26,6 +24,7 @@ use crate::duration;
 use crate::misfire;
 use crate::nearest::did_you_mean;
 use crate::refusal::Refusal;
+use crate::route;
 use crate::shards;
 use crate::upstream;
 use crate::when;
@@ -66,16 +65,12 @@ pub(crate) fn read(job: &rest::JobSpec, server_zone: &str) -> Result<Spec, Refus
     let timeout = job.timeout.clone().unwrap_or_default();
     let duration = |field: &str, text: &Option<String>| text.as_deref().map(|t| duration::parse(field, t)).transpose();
     let retry = job.retry.clone().unwrap_or_default();
-    let route = job.route.clone().unwrap_or_default();
     let (shards, sharding) = shards::read(job.shards.as_ref())?;
     Ok(Spec {
         schedule: read_when(job)?,
         zone: job.timezone.clone().unwrap_or_else(|| server_zone.to_owned()),
         target: read_target(job)?,
-        route: Route {
-            strategy: word("route.strategy", route.strategy.as_deref(), &STRATEGIES)?.unwrap_or_default(),
-            labels: route.labels.unwrap_or_default(),
-        },
+        route: route::read(job.route.as_ref())?,
         overlap: read_overlap(job.overlap.as_ref())?,
         retry: read_retry(&retry)?,
         timeout: Timeout {
@@ -160,11 +155,6 @@ fn write_retry(retry: Retry) -> rest::Retry {
 const BACKOFFS: [(&str, Backoff); 2] = [("fixed", Backoff::Fixed), ("exponential", Backoff::Exponential)];
 const ENDS: [(&str, RunState); 3] =
     [("failed", RunState::Failed), ("timeout", RunState::Timeout), ("lost", RunState::Lost)];
-const STRATEGIES: [(&str, Strategy); 3] = [
-    ("LEAST_INFLIGHT", Strategy::LeastInflight),
-    ("APP_ROUND_ROBIN", Strategy::AppRoundRobin),
-    ("default", Strategy::Default),
-];
 const OVERLAPS: [(&str, Mode); 6] = [
     ("allow", Mode::Allow),
     ("skip", Mode::Skip),
@@ -408,9 +398,7 @@ pub(crate) fn write(spec: &Spec, name: &str, app: (&str, &str), state: JobState,
             job.http = Some(write_http(method, url, headers, body));
         }
     }
-    let strategy = (spec.route.strategy != Strategy::Default).then(|| word_of(&STRATEGIES, spec.route.strategy));
-    let labels = Some(spec.route.labels.clone()).filter(|labels| !labels.trim().is_empty());
-    job.route = (strategy.is_some() || labels.is_some()).then_some(rest::Route { strategy, labels });
+    job.route = route::write(&spec.route);
     job.overlap = write_overlap(&spec.overlap);
     job.retry = (spec.retry != Retry::default()).then(|| write_retry(spec.retry));
     job.timeout = (spec.timeout != Timeout::default()).then(|| rest::Timeout {

@@ -261,7 +261,10 @@ fn words_in_the_document_are_those_that_are_read() {
     }
     assert_eq!(words(&OVERLAPS), rest::words::OverlapPolicy::ALL);
     assert_eq!(words(&misfire::POLICIES), rest::words::MisfirePolicy::ALL);
-    assert_eq!(words(&STRATEGIES), rest::words::Strategy::ALL);
+    assert_eq!(words(&route::STRATEGIES), rest::words::Strategy::ALL);
+    assert_eq!(words(&route::SCOPES), rest::words::RouteScope::ALL);
+    assert_eq!(words(&route::HASHES), rest::words::RouteHash::ALL);
+    assert_eq!(words(&route::LOAD_UNITS), rest::words::LoadUnit::ALL);
     assert_eq!(words(&crate::shards::ON_LOSS), rest::words::OnLoss::ALL);
     assert_eq!(words(&DELIVERIES), rest::words::Delivery::ALL);
     assert_eq!(words(&upstream::WHENS), rest::words::UpstreamWhen::ALL);

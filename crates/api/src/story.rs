@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rota_core::batch::{Attempt, AttemptState, Origin, Run, RunState};
 use rota_core::id::WorkerId;
-use rota_core::job::{Definition, Delivery, Job, JobState, Overlap, Spec, Strategy, Target};
+use rota_core::job::{Definition, Delivery, Job, JobState, Overlap, Spec, Target};
 use rota_core::overlap::Mode;
 use rota_core::partition::Waiting;
 use rota_core::time::UnixMs;
@@ -16,6 +16,7 @@ use rota_wire::rest::{Story, StoryLine};
 use crate::duration::human;
 use crate::held;
 use crate::refusal::Refusal;
+use crate::route;
 use crate::shard_story;
 use crate::slot_story;
 use crate::spec;
@@ -194,10 +195,7 @@ impl Lines {
         let able = snapshots.iter().flat_map(|snapshot| &snapshot.workers).filter(|worker| {
             worker.app == run.app && worker.state == WorkerState::Online && worker.handlers.binary_search(name).is_ok()
         });
-        let strategy = match spec.route.strategy {
-            Strategy::Default | Strategy::LeastInflight => "fewest in flight",
-            Strategy::AppRoundRobin => "one after the other",
-        };
+        let strategy = route::in_words(spec.route.strategy);
         let chosen = names.worker(first.worker)?;
         let text = format!("{chosen}, by {strategy}; {} online offer `{name}` now", able.count());
         self.say(Some(first.at), "route", text);

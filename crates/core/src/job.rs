@@ -12,6 +12,8 @@ use crate::limits;
 pub use crate::misfire::Misfire;
 pub use crate::overlap::Overlap;
 pub use crate::retry::Retry;
+use crate::route::Routing;
+pub use crate::route::{Route, Strategy};
 use crate::shards::{Rules, Sharding};
 pub use crate::target::Target;
 use crate::template::Templates;
@@ -86,31 +88,6 @@ pub enum When {
     OnceMs(i64),
     /// Only by hand or API.
     Manual,
-}
-
-/// How a worker is chosen.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Route {
-    /// The strategy's name; `default` stands for what Rota thinks best.
-    pub strategy: Strategy,
-    /// A label selector in text form; blank matches all.
-    pub labels: String,
-}
-
-/// A routing strategy.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-pub enum Strategy {
-    /// Unset: least inflight for now.
-    #[default]
-    #[serde(rename = "default")]
-    Default,
-    /// The worker with the fewest unreleased attempts for its capacity.
-    #[serde(rename = "LEAST_INFLIGHT")]
-    LeastInflight,
-    /// One after the other, one counter per app.
-    #[serde(rename = "APP_ROUND_ROBIN")]
-    AppRoundRobin,
 }
 
 /// How long things may take, in milliseconds; absent is unlimited.
@@ -216,7 +193,7 @@ pub struct Invalid {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Policy {
     /// How a worker is chosen.
-    pub strategy: Strategy,
+    pub routing: Routing,
     /// Which workers may be chosen.
     pub selector: Selector,
     /// What happens when earlier runs still hold their places.
@@ -353,7 +330,7 @@ impl Spec {
             state,
             schedule,
             policy: Arc::new(Policy {
-                strategy: self.route.strategy,
+                routing: self.route.compile()?,
                 selector,
                 overlap: self.overlap.clone(),
                 retry: self.retry,

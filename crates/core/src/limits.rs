@@ -48,6 +48,10 @@ pub const LABELS_MAX: usize = 64;
 pub const RESOURCES_MAX: usize = 8;
 /// Jobs of one pool whose own use of its workers is remembered; beyond, what was used longest ago is forgotten.
 pub const USAGES_MAX: usize = 1_000;
+/// What a task may weigh, in millionths of a core.
+pub const WEIGHT_MAX: u64 = 1 << 40;
+/// Window over which the choices of workers may be counted.
+pub const WINDOW_MAX_MS: u64 = 30 * 86_400_000;
 /// Workers that a choice may be made among at random.
 pub const CHOICES_MAX: u32 = 16;
 /// Slots looked at in one pass.

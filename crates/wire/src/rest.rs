@@ -63,6 +63,7 @@ mod batch;
 mod job;
 mod overlap;
 mod past;
+mod route;
 mod run;
 mod secret;
 mod server;
@@ -77,12 +78,13 @@ pub mod words;
 pub use alert::{Alarm, AlarmAck, Alert, AlertEmail, AlertRemoved, AlertSpec, AlertTested};
 pub use app::{App, AppPut, AppRate, TokenAsk, TokenMade, Valve};
 pub use batch::{BATCH_MAX, Batch, BatchDone, Changed, JobChange, JobsNamed, Op};
-pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Pause, Retry, Route, Timeout, Trigger, Triggered};
+pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Pause, Retry, Timeout, Trigger, Triggered};
 pub use overlap::{Overlap, OverlapRule};
 pub use past::{
     AuditFinding, AuditLine, AuditSummary, Change, FreezeAsk, Frozen, FrozenNow, JobDiff, JobEvent, LastFailure,
     Reason, Rerun, RerunAsk, SlotStory, Spread, ThawAsk, Top, TopJob,
 };
+pub use route::Route;
 pub use run::{Attempt, Killed, LogWindow, Run, RunDetail, Story, StoryLine, Waiting};
 pub use secret::{Secret, SecretPut, SecretRemoved};
 pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};

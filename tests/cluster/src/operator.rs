@@ -13,6 +13,7 @@ use rota_core::misfire::{Pace, Policy};
 use rota_core::overlap::Mode;
 use rota_core::partition::{Input, ReplyTo, RerunOrder};
 use rota_core::retry::{self, Backoff};
+use rota_core::route::Options;
 use rota_core::shards::{OnLoss, Success};
 use rota_core::time::UnixMs;
 use rota_core::upstream::{Edge, Ended, OnSkip, Period};
@@ -333,6 +334,44 @@ fn retry(rng: &mut Rng) -> Retry {
     retry
 }
 
+const STRATEGIES: [Strategy; 12] = [
+    Strategy::Default,
+    Strategy::LeastInflight,
+    Strategy::AppRoundRobin,
+    Strategy::TaskWeight,
+    Strategy::First,
+    Strategy::Last,
+    Strategy::Failover,
+    Strategy::TaskRoundRobin,
+    Strategy::Random,
+    Strategy::Lfu,
+    Strategy::Lru,
+    Strategy::ConsistentHash,
+];
+
+/// What a strategy is told: one of a few, by the time.
+fn route_options(strategy: Strategy, now_ms: i64) -> Options {
+    let weight =
+        [None, Some(1_000), Some(2_000_000), Some(1 << 40)][usize::try_from(now_ms.rem_euclid(4)).unwrap_or(0)];
+    let said = now_ms.rem_euclid(8) > 3;
+    let mut options = Options { weight, ..Options::default() };
+    match strategy {
+        Strategy::Default | Strategy::TaskWeight | Strategy::LeastInflight if said => options.choices = Some(2),
+        Strategy::Lfu | Strategy::Lru => options.by_job = Some(said),
+        Strategy::ConsistentHash if said => options.load_max_percent = Some(125),
+        Strategy::ConsistentHash => options.as_xxl = Some(true),
+        Strategy::AppRoundRobin | Strategy::Random => options.by_capacity = Some(said),
+        Strategy::Default
+        | Strategy::TaskWeight
+        | Strategy::LeastInflight
+        | Strategy::First
+        | Strategy::Last
+        | Strategy::Failover
+        | Strategy::TaskRoundRobin => {}
+    }
+    options
+}
+
 fn spec(rng: &mut Rng, app: u32, now_ms: i64, misses: Option<u64>) -> Spec {
     let target = if app == URL_APP {
         let method = (*rng.pick(&["GET", "POST"])).to_owned();
@@ -347,8 +386,9 @@ fn spec(rng: &mut Rng, app: u32, now_ms: i64, misses: Option<u64>) -> Spec {
     // Few jobs ask for what no worker has: what waits visibly must be the exception.
     let labels = if labels == "disk=tape" && rng.chance(700_000) { "" } else { labels };
     let labels = if labels == "disk=hdd" { "disk!=tape" } else { labels };
-    let strategy = *rng.pick(&[Strategy::Default, Strategy::LeastInflight, Strategy::AppRoundRobin]);
-    spec.route = Route { strategy, labels: if app == URL_APP { String::new() } else { labels.to_owned() } };
+    let strategy = *rng.pick(&STRATEGIES);
+    let labels = if app == URL_APP { String::new() } else { labels.to_owned() };
+    spec.route = Route { strategy, labels, options: route_options(strategy, now_ms) };
     spec.overlap = overlap(rng);
     spec.retry = retry(rng);
     spec.timeout = Timeout {

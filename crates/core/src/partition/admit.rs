@@ -100,7 +100,7 @@ impl Machine {
         if origin == Origin::Schedule {
             live.scheduled_open += 1;
         }
-        let (job, app, strategy) = (live.id, live.app, policy.strategy);
+        let (job, app, routed) = (live.id, live.app, Arc::clone(&policy));
         let shards = if is_broadcast { u32::try_from(workers.len()).expect("bounded") } else { policy.shards };
         let fresh = shards - u32::try_from(reused.len()).expect("fewer than the shards");
         if !waits {
@@ -154,7 +154,7 @@ impl Machine {
                 Some(worker) => Some(worker),
                 None if has_nobody => None,
                 None if is_broadcast && !planted!(self.config, BroadcastToAnyone) => self.own_worker(now, id, shard),
-                None => self.fleet.pick(pool, strategy, now.mono).ok(),
+                None => self.fleet.pick(pool, &routed.routing, job, &[], now.mono).ok(),
             };
             has_nobody |= worker.is_none() && !is_broadcast;
             match worker {
@@ -263,7 +263,8 @@ impl Machine {
         if !planted!(self.config, RateIgnored) {
             self.fleet.take_tokens(worker, now.mono);
         }
-        self.fleet.occupy(worker, id, true);
+        let weight = self.runs.run(run).policy.routing.weight;
+        self.fleet.occupy(worker, id, weight, true);
         if planted!(self.config, LoadCountedTwice) {
             self.fleet.worker_mut(worker).attempts.insert(AttemptId(id.0 | (1 << 60)));
         }

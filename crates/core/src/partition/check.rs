@@ -49,6 +49,10 @@ impl Machine {
                 let name = &live.registration.name;
                 return Err(format!("{name}: load {}, unreleased attempts {}", live.attempts.len(), own().count()));
             }
+            let weight: u64 = own().map(|attempt| self.runs.run(attempt.run).policy.routing.weight).sum();
+            if weight != live.weight {
+                return Err(format!("{}: weight {}, found {weight}", live.registration.name, live.weight));
+            }
             let credits = own().filter(|attempt| attempt.has_credit).count();
             if credits != live.sending as usize {
                 return Err(format!("{}: {} credits out, counted {}", live.registration.name, credits, live.sending));

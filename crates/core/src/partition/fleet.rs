@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use super::pools::{Group, Pools};
 use super::valve::Valve;
-use crate::id::{AppId, AttemptId, Incarnation, RunId, WorkerId};
+use crate::id::{AppId, AttemptId, Incarnation, JobId, RunId, WorkerId};
 use crate::label::Labels;
+use crate::route;
 use crate::time::{Mono, UnixMs};
 use crate::why::Why;
 use crate::worker::{App, Protocol, Registration, Secret, WorkerState};
@@ -22,6 +23,9 @@ pub(super) struct WorkerIx(pub(super) u32);
 /// First wait before a worker that refused or could not be reached is tried again; doubles each time.
 const AVOID_FIRST_MS: u64 = 1_000;
 const AVOID_MAX_MS: u64 = 30_000;
+
+/// Sets of workers of earlier memberships that an app remembers; the oldest go first.
+const FORMER_MAX: usize = 16;
 
 /// A worker, or the host of a URL job.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub(super) struct Live {
     before: WorkerState,
     pub(super) heard: Mono,
     pub(super) attempts: BTreeSet<AttemptId>,
+    /// What they weigh together.
+    pub(super) weight: u64,
     pub(super) sending: u32,
     avoid_until: Mono,
     avoided_for: u64,
@@ -83,10 +89,14 @@ pub(super) struct AppLive {
     /// Counts what may let a blocked pool go on: credits and places given back, workers that change.
     pub(super) stirred: u64,
     pub(super) turn: u64,
+    /// Choices so far of those of its jobs whose workers take turns.
+    pub(super) turns: BTreeMap<JobId, u64>,
     /// Its token buckets, if its rate is limited.
     pub(super) valve: Option<Box<Valve>>,
-    /// The sets of workers that its pools choose from; forgotten whenever the membership changes.
+    /// The sets of workers that its pools choose from; made anew whenever the membership changes.
     pub(super) groups: Vec<Group>,
+    /// Those of earlier memberships that remember whom they chose, for the next ones to inherit.
+    pub(super) former: Vec<route::Pool>,
 }
 
 #[derive(Debug)]
@@ -133,9 +143,18 @@ impl Fleet {
         match self.apps.get_mut(&app.id) {
             Some(live) => live.app = app,
             None => {
-                let (workers, groups) = (Vec::new(), Vec::new());
-                let live =
-                    AppLive { app, pending: 0, workers, membership: 1, stirred: 0, turn: 0, valve: None, groups };
+                let live = AppLive {
+                    app,
+                    pending: 0,
+                    workers: Vec::new(),
+                    membership: 1,
+                    stirred: 0,
+                    turn: 0,
+                    turns: BTreeMap::new(),
+                    valve: None,
+                    groups: Vec::new(),
+                    former: Vec::new(),
+                };
                 self.apps.insert(live.app.id, live);
             }
         }
@@ -255,6 +274,7 @@ impl Fleet {
             before: WorkerState::Online,
             heard: now,
             attempts: BTreeSet::new(),
+            weight: 0,
             sending: 0,
             avoid_until: now,
             avoided_for: 0,
@@ -332,14 +352,18 @@ impl Fleet {
         if let Some(live) = self.apps.get_mut(&app) {
             live.membership += 1;
             live.stirred += 1;
-            live.groups.clear();
+            let groups = std::mem::take(&mut live.groups);
+            live.former.extend(groups.into_iter().map(Group::into_standing).filter(route::Pool::remembers));
+            let too_many = live.former.len().saturating_sub(FORMER_MAX);
+            live.former.drain(..too_many);
         }
     }
 
     /// An attempt takes a place of a worker, with one of its send credits or without.
-    pub(super) fn occupy(&mut self, ix: WorkerIx, attempt: AttemptId, has_credit: bool) {
+    pub(super) fn occupy(&mut self, ix: WorkerIx, attempt: AttemptId, weight: u64, has_credit: bool) {
         let live = self.worker_mut(ix);
         live.attempts.insert(attempt);
+        live.weight += weight;
         live.sending += u32::from(has_credit);
         self.seat(ix);
     }
@@ -352,8 +376,10 @@ impl Fleet {
     }
 
     /// An attempt's place is free.
-    pub(super) fn vacate(&mut self, ix: WorkerIx, attempt: AttemptId) {
-        self.worker_mut(ix).attempts.remove(&attempt);
+    pub(super) fn vacate(&mut self, ix: WorkerIx, attempt: AttemptId, weight: u64) {
+        let live = self.worker_mut(ix);
+        live.attempts.remove(&attempt);
+        live.weight -= weight;
         self.seat(ix);
         self.stir(ix);
     }

@@ -52,7 +52,7 @@ impl Machine {
         }
         let Some(verdict) = self.overlap_slot(now, ix, slot) else { return Considered::Covered };
         let live = self.jobs.get(ix);
-        let (app, pool, strategy, sharding) = (live.app, live.pool, live.policy.strategy, live.policy.sharding);
+        let (app, sharding) = (live.app, live.policy.sharding);
         let shards = match self.shards_now(ix) {
             Ok(shards) => shards,
             Err(Why::TooManyWorkers) => 0, // it is made nonetheless, and says so
@@ -65,7 +65,7 @@ impl Machine {
         // Whoever takes another run's place may have to wait for what that occupies; a broadcast waits in its shards.
         let first = match sharding.is_broadcast {
             true => None,
-            false => match self.fleet.pick(pool, strategy, now.mono) {
+            false => match self.pick_for(ix, now) {
                 Ok(worker) => Some(worker),
                 Err(_) if verdict == Verdict::Replace => None,
                 Err(why) => return Considered::Held(why),
@@ -75,6 +75,12 @@ impl Machine {
         budget.server = budget.server.saturating_sub(shards);
         self.begin_slot(now, ix, slot, verdict, first);
         Considered::Covered
+    }
+
+    /// Chooses a worker for a job's next run.
+    fn pick_for(&mut self, ix: JobIx, now: Now) -> Result<WorkerIx, Why> {
+        let live = self.jobs.get(ix);
+        self.fleet.pick(live.pool, &live.policy.routing, live.id, &[], now.mono)
     }
 
     /// Makes the run of a slot that overlap lets begin, in the place of others if the verdict says so.

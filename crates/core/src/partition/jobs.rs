@@ -56,6 +56,11 @@ pub(super) enum Place {
     Rest,
 }
 
+/// A slot of a job, in the order in which slots are looked at: by time, then the heaviest first, since of what is due
+/// together the heavy has to be placed while there is room. The order is one of the timeline itself, so neither the end of
+/// a pass nor a lack of credits breaks it.
+pub(super) type Due = (UnixMs, u32, JobIx);
+
 /// A job that catches up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Paced {
@@ -81,14 +86,14 @@ pub(super) struct Jobs {
     slab: Vec<Option<Live>>,
     free: Vec<JobIx>,
     index: BTreeMap<JobId, JobIx>,
-    timeline: BTreeSet<(UnixMs, JobIx)>,
+    timeline: BTreeSet<Due>,
     /// Held slots of jobs that the mark describes and that have no exception yet: they hold the mark back.
     holding: BTreeSet<(UnixMs, JobIx)>,
     /// Held slots by pool, the oldest first: so a backlog is worked off in the order of its slots, and
     /// what is covered stays close to the mark.
-    held: Vec<BTreeSet<(UnixMs, JobIx)>>,
+    held: Vec<BTreeSet<Due>>,
     /// Slots that wait for a time or for upstream jobs, by app and reason: nobody else waits behind them.
-    timed: BTreeMap<(AppId, Why), BTreeSet<(UnixMs, JobIx)>>,
+    timed: BTreeMap<(AppId, Why), BTreeSet<Due>>,
     /// Slots up to this instant are late through our own doing, which is no misfire.
     excused: BTreeMap<JobIx, UnixMs>,
     /// Slots up to this instant have been judged and run. Durable, as long as a job stands at one of them.
@@ -222,34 +227,42 @@ impl Jobs {
     pub(super) fn rest(&mut self, ix: JobIx) {
         match self.get(ix).place {
             Place::Timeline(slot) => {
-                self.timeline.remove(&(slot, ix));
+                let due = self.due(ix, slot);
+                self.timeline.remove(&due);
             }
             Place::Held { slot, why, .. } => {
                 self.holding.remove(&(slot, ix));
-                self.waiting_place(ix, why).remove(&(slot, ix));
+                let due = self.due(ix, slot);
+                self.waiting_place(ix, why).remove(&due);
             }
             Place::Rest => {}
         }
         self.get_mut(ix).place = Place::Rest;
     }
 
+    fn due(&self, ix: JobIx, slot: UnixMs) -> Due {
+        (slot, self.get(ix).policy.routing.turn(), ix)
+    }
+
     /// Puts a job on the timeline.
     pub(super) fn arm(&mut self, ix: JobIx, slot: UnixMs) {
         self.rest(ix);
-        self.timeline.insert((slot, ix));
+        let due = self.due(ix, slot);
+        self.timeline.insert(due);
         self.get_mut(ix).place = Place::Timeline(slot);
     }
 
     /// Holds a job at a slot.
     pub(super) fn hold(&mut self, ix: JobIx, slot: UnixMs, why: Why, since: UnixMs) {
         self.rest(ix);
-        self.waiting_place(ix, why).insert((slot, ix));
+        let due = self.due(ix, slot);
+        self.waiting_place(ix, why).insert(due);
         self.get_mut(ix).place = Place::Held { slot, why, since };
         self.watch_mark(ix);
     }
 
     /// Among whom a held job waits: those of its pool, or, if it waits for a time or for upstream jobs, those of its app.
-    fn waiting_place(&mut self, ix: JobIx, why: Why) -> &mut BTreeSet<(UnixMs, JobIx)> {
+    fn waiting_place(&mut self, ix: JobIx, why: Why) -> &mut BTreeSet<Due> {
         let live = self.get(ix);
         let (app, pool) = (live.app, live.pool.0 as usize);
         if why.is_time() {
@@ -288,26 +301,26 @@ impl Jobs {
 
     /// The oldest slot that a pool holds.
     pub(super) fn held_first(&self, pool: PoolIx) -> Option<(UnixMs, JobIx)> {
-        self.held.get(pool.0 as usize)?.first().copied()
+        self.held.get(pool.0 as usize)?.first().map(|(slot, _, ix)| (*slot, *ix))
     }
 
     /// What each pool holds, the oldest first.
-    pub(super) fn held(&self) -> impl Iterator<Item = (PoolIx, &BTreeSet<(UnixMs, JobIx)>)> {
+    pub(super) fn held(&self) -> impl Iterator<Item = (PoolIx, &BTreeSet<Due>)> {
         (0..).map(PoolIx).zip(&self.held).filter(|(_, held)| !held.is_empty())
     }
 
     /// What waits for a time, by app and reason.
-    pub(super) fn timed(&self) -> impl Iterator<Item = ((AppId, Why), &BTreeSet<(UnixMs, JobIx)>)> {
+    pub(super) fn timed(&self) -> impl Iterator<Item = ((AppId, Why), &BTreeSet<Due>)> {
         self.timed.iter().map(|(key, all)| (*key, all)).filter(|(_, all)| !all.is_empty())
     }
 
     /// The job that is due next.
     pub(super) fn first(&self) -> Option<(UnixMs, JobIx)> {
-        self.timeline.first().copied()
+        self.timeline.first().map(|(slot, _, ix)| (*slot, *ix))
     }
 
     pub(super) fn upcoming(&self) -> impl Iterator<Item = (UnixMs, &Live)> {
-        self.timeline.iter().map(|(slot, ix)| (*slot, self.get(*ix)))
+        self.timeline.iter().map(|(slot, _, ix)| (*slot, self.get(*ix)))
     }
 
     pub(super) fn excuse(&mut self, ix: JobIx, until: UnixMs) {

@@ -15,9 +15,10 @@ use super::timer::Timer;
 use super::{Machine, ahead, fleet, freeze, jobs, pipeline, planted, publish, runs, timer};
 use crate::batch::{self, AttemptState, Exception, Loaded, OpenRun, Origin, RunState};
 use crate::id::{Block, JobId, RunId, WorkerId};
-use crate::job::{Body, Definition, Delivery, Job, JobState, Overlap, Policy, Retry, Strategy, Target, Timeout};
+use crate::job::{Body, Definition, Delivery, Job, JobState, Overlap, Policy, Retry, Target, Timeout};
 use crate::label::Selector;
 use crate::limits;
+use crate::route::Routing;
 use crate::shards::{OnLoss, Rules};
 use crate::time::{Now, UnixMs};
 use crate::why::Why;
@@ -274,7 +275,8 @@ impl Machine {
         let is_unproven = life == Life::Ended(AttemptState::Lost) && row.why == Some(Why::InDoubt);
         let has_credit = is_unreleased && !is_host && (is_unproven || !matches!(life, Life::Ended(_)));
         if is_unreleased {
-            self.fleet.occupy(worker, row.id, has_credit);
+            let weight = self.runs.run(row.run).policy.routing.weight;
+            self.fleet.occupy(worker, row.id, weight, has_credit);
         }
         match life {
             Life::InDoubt(_) => self.timers.add(now.mono, Timer::Doubt(row.id)),
@@ -361,7 +363,7 @@ impl Machine {
 /// What stands for a definition that cannot be compiled: nothing new is made of it.
 fn unknown(name: &str, shards: u32) -> (Arc<Policy>, Arc<Body>) {
     let policy = Policy {
-        strategy: Strategy::Default,
+        routing: Routing::usual(),
         selector: Selector::default(),
         overlap: Overlap::ALLOW,
         retry: Retry::default(),

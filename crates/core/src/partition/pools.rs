@@ -8,10 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::fleet::{Fleet, Live, WorkerIx, blank};
-use crate::id::{AppId, Incarnation, RunId, WorkerId};
-use crate::job::{Policy, Strategy, Target};
+use rota_cron::mix;
+
+use crate::id::{AppId, Incarnation, JobId, RunId, WorkerId};
+use crate::job::{Policy, Target};
 use crate::label::Selector;
-use crate::route::{Fullness, Seat, Standing};
+use crate::route::{self, Hash, Load, Member, NOTHING, Nobody, Routing, Rule, Seat, Task};
 use crate::time::Mono;
 use crate::why::Why;
 use crate::worker::{Protocol, WorkerState};
@@ -49,20 +51,19 @@ enum PoolKey {
 #[derive(Debug)]
 pub(super) struct Group {
     members: Vec<WorkerIx>,
-    standing: Standing,
-    /// Whether all have a capacity, by which they are then compared; else by load alone.
-    is_sized: bool,
+    standing: route::Pool,
 }
 
 impl Group {
-    fn seat_of(&self, live: &Live, credits: u32) -> Seat {
-        match live.refusal(credits) {
-            Some(why) => Seat::Refused(why),
-            None => {
-                let capacity = if self.is_sized { live.registration.capacity } else { 0 };
-                Seat::Able(Fullness::after_next(live.load(), capacity))
-            }
-        }
+    pub(super) fn into_standing(self) -> route::Pool {
+        self.standing
+    }
+}
+
+fn seat_of(live: &Live, credits: u32) -> Seat {
+    match live.refusal(credits) {
+        Some(why) => Seat::Refused(why),
+        None => Seat::Able(Load { tasks: live.load(), weight: live.weight, taken: NOTHING }),
     }
 }
 
@@ -145,24 +146,54 @@ impl Fleet {
         self.pool_mut(ix).waiting.push_back((run, shard));
     }
 
-    /// Chooses a worker of a pool, or says why there is none.
-    pub(super) fn pick(&mut self, pool: PoolIx, strategy: Strategy, now: Mono) -> Result<WorkerIx, Why> {
+    /// Chooses a worker of a pool for a job, none of these, or says why there is none.
+    pub(super) fn pick(
+        &mut self,
+        pool: PoolIx,
+        routing: &Routing,
+        job: JobId,
+        shuns: &[WorkerIx],
+        now: Mono,
+    ) -> Result<WorkerIx, Why> {
         self.forgive(now);
         self.pass_valve(pool, now)?;
         self.refresh(pool);
         let at = &mut self.pools.all[pool.0 as usize];
         let Some(app) = self.apps.get_mut(&at.app) else { return Err(Why::NoWorker) };
-        let group = &app.groups[at.group];
-        let turn = if strategy == Strategy::AppRoundRobin { app.turn } else { at.turn };
-        if let Some(place) = group.standing.pick(strategy, turn) {
-            let chosen = group.members[place as usize];
-            at.turn += 1;
-            at.blocked = None;
-            app.turn += 1;
-            return Ok(chosen);
+        let group = &mut app.groups[at.group];
+        let is_of_app = matches!(routing.rule, Rule::AppRoundRobin { .. });
+        let shunned: Vec<u32> = shuns.iter().filter_map(|ix| place_of(&group.members, *ix)).collect();
+        let task = Task {
+            key: if let Rule::ConsistentHash { hash, .. } = routing.rule { key_of(hash, job) } else { 0 },
+            shuns: &shunned,
+            app_turn: if is_of_app { app.turn } else { at.turn },
+            job_turn: match routing.rule == Rule::TaskRoundRobin {
+                true => *app.turns.get(&job).unwrap_or(&0),
+                false => at.turn,
+            },
+            ..Task::of(u64::from(job.0), routing.weight)
+        };
+        let nobody = match group.standing.pick(&routing.rule, &task, now) {
+            Ok(place) => {
+                let chosen = group.members[place as usize];
+                at.turn += 1;
+                at.blocked = None;
+                app.turn += 1;
+                if routing.rule == Rule::TaskRoundRobin {
+                    *app.turns.entry(job).or_default() += 1;
+                }
+                return Ok(chosen);
+            }
+            Err(nobody) => nobody,
+        };
+        if !shuns.is_empty() {
+            return Err(Why::NoWorker); // others may be able, so the pool is not blocked
         }
         at.blocked_at = app.stirred;
-        let why = group.standing.refusal().unwrap_or_else(|| self.nobody(pool));
+        let why = match nobody {
+            Nobody::Refused(why) => why,
+            Nobody::Empty | Nobody::Busy | Nobody::NoRoom | Nobody::Shunned => self.nobody(pool),
+        };
         self.pool_mut(pool).blocked = Some(why);
         Err(why)
     }
@@ -184,22 +215,6 @@ impl Fleet {
         let why = self.nobody(pool);
         self.pool_mut(pool).blocked = Some(why);
         Err(why)
-    }
-
-    /// The emptiest worker of a pool that can take a task now and is none of these.
-    pub(super) fn pick_other(&mut self, pool: PoolIx, but: &[WorkerIx], now: Mono) -> Option<WorkerIx> {
-        self.forgive(now);
-        self.pass_valve(pool, now).ok()?;
-        self.refresh(pool);
-        let at = &self.pools.all[pool.0 as usize];
-        let group = &self.apps.get(&at.app)?.groups[at.group];
-        let able = (0..).zip(&group.members).filter_map(|(place, ix)| match group.standing.seat(place) {
-            Seat::Able(fullness) => Some((fullness, *ix)),
-            Seat::Refused(_) => None,
-        });
-        let other = able.filter(|(_, ix)| !but.contains(ix)).min().map(|(_, ix)| ix)?;
-        self.pool_mut(pool).blocked = None;
-        Some(other)
     }
 
     /// Whether a choice would fail as the last one did, since nothing has happened.
@@ -239,20 +254,30 @@ impl Fleet {
         if known.is_some() {
             return;
         }
+        let place = app.groups.len();
         let is_sized = members.iter().all(|ix| self.workers[ix.0 as usize].registration.capacity > 0);
-        let mut group = Group { members, standing: Standing::default(), is_sized };
-        let mut seats = Vec::with_capacity(group.members.len());
-        for (place, ix) in (0..).zip(&group.members) {
+        let mut seats = Vec::with_capacity(members.len());
+        let mut standing = Vec::with_capacity(members.len());
+        for (at, ix) in (0..).zip(&members) {
             let live = &mut self.workers[ix.0 as usize];
             if live.seated_for != app.membership {
                 live.seated_for = app.membership;
                 live.seats.clear();
             }
-            live.seats.push((at.group, place));
-            seats.push(group.seat_of(live, self.credits));
+            live.seats.push((place, at));
+            // In a pool in which only some have a capacity, all count alike.
+            let size = if is_sized { u64::from(live.registration.capacity) } else { 1 };
+            let name = live.registration.name.clone();
+            standing.push(Member { name, size, zone: 0, has: NOTHING });
+            seats.push(seat_of(live, self.credits));
         }
-        group.standing = Standing::new(seats);
-        app.groups.push(group);
+        let seed = mix(u64::from(app.app.id.0) ^ mix(app.membership));
+        let mut standing = route::Pool::new(standing, seats, seed);
+        let former = (0..app.former.len()).max_by_key(|before| app.former[*before].shared_with(&standing));
+        if let Some(former) = former.filter(|before| app.former[*before].shared_with(&standing) > 0) {
+            standing.inherit(app.former.swap_remove(former));
+        }
+        app.groups.push(Group { members, standing });
     }
 
     /// Brings a worker's standing up to date with its load, its credits and its refusals.
@@ -264,8 +289,7 @@ impl Fleet {
         }
         for (group, place) in &live.seats {
             let group = &mut app.groups[*group];
-            let seat = group.seat_of(live, self.credits);
-            group.standing.set(*place, seat);
+            group.standing.set(*place, seat_of(live, self.credits));
         }
     }
 
@@ -290,7 +314,7 @@ impl Fleet {
             for group in &app.groups {
                 for (place, ix) in (0..).zip(&group.members) {
                     let live = self.worker(*ix);
-                    let (stands, should) = (group.standing.seat(place), group.seat_of(live, self.credits));
+                    let (stands, should) = (group.standing.seat(place), seat_of(live, self.credits));
                     if stands != should {
                         return Err(format!("{}: stands as {stands:?}, is {should:?}", live.registration.name));
                     }
@@ -299,4 +323,25 @@ impl Fleet {
         }
         Ok(())
     }
+}
+
+/// Where a worker is among the members of a group.
+fn place_of(members: &[WorkerIx], ix: WorkerIx) -> Option<u32> {
+    members.iter().position(|member| *member == ix).and_then(|place| u32::try_from(place).ok())
+}
+
+/// A job's place on a ring: that of its id in digits.
+fn key_of(hash: Hash, job: JobId) -> u64 {
+    let mut digits = [0; 10];
+    let mut at = digits.len();
+    let mut left = job.0;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(left % 10).expect("a digit");
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    hash.place(std::str::from_utf8(&digits[at..]).expect("digits are text"))
 }

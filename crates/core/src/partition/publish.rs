@@ -81,7 +81,7 @@ impl Machine {
                 *held_counts.entry((pool.app, why)).or_default() += all.len() as u64;
             }
             let listed = if pool.blocked.is_some() { LISTED_MAX - held.len() } else { all.len() };
-            for (_, ix) in all.iter().take(listed) {
+            for (_, _, ix) in all.iter().take(listed) {
                 let live = self.jobs.get(*ix);
                 let Place::Held { slot, why, since } = live.place else { continue };
                 if pool.blocked.is_none() {
@@ -94,7 +94,7 @@ impl Machine {
         }
         for (key, all) in self.jobs.timed() {
             held_counts.insert(key, all.len() as u64);
-            for (_, ix) in all.iter().take(LISTED_MAX.saturating_sub(held.len())) {
+            for (_, _, ix) in all.iter().take(LISTED_MAX.saturating_sub(held.len())) {
                 let live = self.jobs.get(*ix);
                 let Place::Held { slot, why, since } = live.place else { continue };
                 held.push(Held { job: live.id, slot, why, since });
@@ -188,6 +188,7 @@ fn worker(live: &fleet::Live, now: Now) -> Worker {
         handlers: registration.handlers.clone(),
         capacity: registration.capacity,
         load: live.load(),
+        weight: live.weight,
         sending: live.sending,
         silent_ms: if live.is_host { 0 } else { now.mono.since(live.heard) },
     }

@@ -89,8 +89,9 @@ impl Machine {
         assert!(attempt.released_at.is_none(), "an attempt is released once");
         attempt.released_at = Some(now.wall);
         let (run, worker) = (attempt.run, attempt.worker);
+        let weight = self.runs.run(run).policy.routing.weight;
         self.give_credit_back(id);
-        self.fleet.vacate(worker, id);
+        self.fleet.vacate(worker, id, weight);
         self.runs.run_mut(run).unreleased -= 1;
     }
 

@@ -173,7 +173,6 @@ impl Machine {
     /// can take it.
     pub(super) fn choose(&mut self, now: Now, pool: PoolIx, id: RunId, shard: u32) -> Result<WorkerIx, Why> {
         let run = self.runs.run(id);
-        let strategy = run.policy.strategy;
         if run.policy.retry.elsewhere && !planted!(self.config, RetriesAnywhere) {
             let failed: Vec<WorkerIx> = run.shards[shard as usize]
                 .attempts
@@ -183,12 +182,12 @@ impl Machine {
                 .map(|attempt| attempt.worker)
                 .collect();
             if !failed.is_empty()
-                && let Some(other) = self.fleet.pick_other(pool, &failed, now.mono)
+                && let Ok(other) = self.fleet.pick(pool, &run.policy.routing, run.job, &failed, now.mono)
             {
                 return Ok(other);
             }
         }
-        self.fleet.pick(pool, strategy, now.mono)
+        self.fleet.pick(pool, &run.policy.routing, run.job, &[], now.mono)
     }
 
     /// An attempt's worker was lost, or stopped it: the job says whether that is tried again, and at whose cost.

@@ -123,6 +123,8 @@ pub struct Worker {
     pub capacity: u32,
     /// Unreleased attempts.
     pub load: u32,
+    /// What they weigh together, in millionths of a core.
+    pub weight: u64,
     /// Committed-or-sending attempts.
     pub sending: u32,
     /// Milliseconds since it was last heard.

@@ -118,7 +118,7 @@ impl Machine {
     /// The lowest id of a row that a slot which waits may need to be judged by.
     pub(super) fn upstream_floor(&self) -> u64 {
         let waiting = self.jobs.timed().filter(|((_, why), _)| *why == Why::Upstream).flat_map(|(_, all)| all);
-        let first = waiting.map(|(slot, ix)| {
+        let first = waiting.map(|(slot, _, ix)| {
             let live = self.jobs.get(*ix);
             let has_window =
                 live.policy.after.iter().flat_map(|edges| edges.iter()).any(|e| e.period == Period::Window);

@@ -12,13 +12,13 @@ mod places;
 mod pool;
 mod ring;
 mod rule;
-mod standing;
+mod spec;
 mod tree;
 mod usage;
 
 pub use draw::Draw;
 pub use fit::{Amounts, Room, Score};
-pub use pool::{Load, Member, NOTHING, Nobody, Pool, Task};
+pub use pool::{Load, Member, NOTHING, Nobody, Pool, Seat, Task};
 pub use ring::Hash;
 pub use rule::{Bound, OnBusy, Rule, Scope, Unit};
-pub use standing::{Fullness, Seat, Standing};
+pub use spec::{Options, Route, Routing, Strategy};

@@ -8,7 +8,7 @@
 //! Absent on purpose: a pool does not reserve. Whoever has picked says what the member carries now, before the next
 //! choice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rota_cron::mix;
 
@@ -140,6 +140,8 @@ pub struct Pool {
     strides: Option<Strides>,
     rings: BTreeMap<(Hash, u32), Ring>,
     usages: BTreeMap<(Option<u64>, u64), Usage>,
+    /// Who its members were before: whom it chose then is still remembered.
+    former: Option<Box<Pool>>,
     picks: u64,
 }
 
@@ -176,6 +178,7 @@ impl Pool {
             strides: None,
             rings: BTreeMap::new(),
             usages: BTreeMap::new(),
+            former: None,
             picks: 0,
         };
         for seat in &seats {
@@ -219,6 +222,25 @@ impl Pool {
     #[must_use]
     pub fn refusal(&self) -> Option<Why> {
         REFUSALS.into_iter().zip(self.refused).find(|(_, count)| *count > 0).map(|(why, _)| why)
+    }
+
+    /// Whether it goes by whom it chose before.
+    #[must_use]
+    pub fn remembers(&self) -> bool {
+        !self.usages.is_empty()
+    }
+
+    /// How many members it has in common with another pool, by their names.
+    #[must_use]
+    pub fn shared_with(&self, other: &Pool) -> usize {
+        let names: BTreeSet<&str> = other.members.iter().map(|member| member.name.as_str()).collect();
+        self.members.iter().filter(|member| names.contains(member.name.as_str())).count()
+    }
+
+    /// It takes the place of another pool, whose members have changed: whom that chose counts here too, as long as the
+    /// members change no further.
+    pub fn inherit(&mut self, former: Pool) {
+        self.former = Some(Box::new(Pool { former: None, ..former }));
     }
 
     /// A member can or cannot take a task, or carries more or less, from now on.
@@ -337,7 +359,17 @@ impl Pool {
                 oldest.and_then(|key| self.usages.remove(&key));
             }
             let able: Vec<bool> = self.seats.iter().map(|seat| matches!(seat, Seat::Able(_))).collect();
-            self.usages.insert(key, Usage::new(&able, key.1, now));
+            let mut usage = Usage::new(&able, key.1, now);
+            if let Some(former) = &self.former
+                && let Some(before) = former.usages.get(&key)
+            {
+                let places: BTreeMap<&str, u32> =
+                    (0..).zip(&former.members).map(|(at, m)| (m.name.as_str(), at)).collect();
+                let places: Vec<Option<u32>> =
+                    self.members.iter().map(|member| places.get(member.name.as_str()).copied()).collect();
+                usage.inherit(before, &places, &able);
+            }
+            self.usages.insert(key, usage);
         }
         if let Some(usage) = self.usages.get_mut(&key) {
             usage.slide(now, |member| self.places.is_able(member));

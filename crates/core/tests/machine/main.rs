@@ -18,6 +18,7 @@ mod restart;
 mod restore;
 mod retries;
 mod rig;
+mod routing;
 mod shards;
 mod slots;
 mod upstream;

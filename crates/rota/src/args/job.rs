@@ -115,9 +115,25 @@ const EDITABLE: &[&str] = &[
     "overlap_queue",
     "overlap_key",
     "strategy",
+    "route",
     "labels",
     "delivery",
     "alerts",
+];
+
+const STRATEGIES: [&str; 12] = [
+    "default",
+    "FIRST",
+    "LAST",
+    "FAILOVER",
+    "TASK_ROUND_ROBIN",
+    "APP_ROUND_ROBIN",
+    "RANDOM",
+    "LFU",
+    "LRU",
+    "CONSISTENT_HASH",
+    "LEAST_INFLIGHT",
+    "TASK_WEIGHT",
 ];
 
 #[derive(Debug, Clone, Default, Args)]
@@ -262,8 +278,11 @@ pub(crate) struct JobFields {
     #[arg(long, value_name = "NAME")]
     pub(crate) overlap_key: Option<String>,
     /// How a worker is chosen
-    #[arg(long, value_parser = ["default", "LEAST_INFLIGHT", "APP_ROUND_ROBIN"], ignore_case = true)]
+    #[arg(long, value_parser = STRATEGIES, ignore_case = true)]
     pub(crate) strategy: Option<String>,
+    /// What the strategy is told, as in `weight=0.5`, `choices=2`, `hash=md5_xxl`; may be repeated. `KEY=` takes it away
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) route: Vec<String>,
     /// Which workers may be chosen, as in `disk=ssd, zone in (a|b), !gpu`
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) labels: Option<String>,

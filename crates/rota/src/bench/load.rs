@@ -55,7 +55,7 @@ pub(super) async fn jobs(server: &Server, count: u32, when: When, strategy: Opti
                 }
                 next.set(number + 1);
                 let (mut spec, period) = spec(number, count, when);
-                spec.route = strategy.map(|name| Route { strategy: Some(name.to_owned()), labels: None });
+                spec.route = strategy.map(|name| Route { strategy: Some(name.to_owned()), ..Route::default() });
                 let saved: JobSaved = link.call(Method::POST, "/api/v1/jobs", &spec).await?;
                 made.push((saved.id, period));
             }

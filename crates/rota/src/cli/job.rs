@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use rota_wire::rest::{Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Pause, Reason, Retry, Route, Timeout};
+use rota_wire::rest::{Held, Http, Job, JobNow, JobSaved, JobSpec, Page, Pause, Reason, Retry, Timeout};
 
 use super::client::{Client, Path};
 use super::narrow;
 use super::out::Out;
 use super::overlap;
 use super::past;
+use super::route;
 use super::shown;
 use super::split;
 use super::table::{Table, one_line};
@@ -103,16 +104,7 @@ fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
         set(&mut timeout.start, fields.start_timeout);
         set(&mut timeout.run, fields.run_timeout);
     }
-    if fields.strategy.is_some() || fields.labels.is_some() {
-        let route = spec.route.get_or_insert_with(Route::default);
-        set(&mut route.labels, fields.labels);
-        if let Some(strategy) = fields.strategy {
-            route.strategy = match strategy.to_uppercase().as_str() {
-                "DEFAULT" => None,
-                named => Some(named.to_owned()),
-            };
-        }
-    }
+    route::apply(spec, fields.strategy, fields.labels, &fields.route)?;
     Ok(())
 }
 
@@ -231,7 +223,7 @@ fn describe(job: &Job) -> String {
         facts.push(("whole run", timeout.run.clone().unwrap_or_default()));
     }
     if let Some(route) = &spec.route {
-        facts.push(("strategy", route.strategy.clone().unwrap_or_default()));
+        facts.push(("strategy", route::fact(route)));
         facts.push(("labels", route.labels.clone().unwrap_or_default()));
     }
     facts.push(("overlap", spec.overlap.as_ref().map(overlap::fact).unwrap_or_default()));

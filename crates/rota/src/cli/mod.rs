@@ -16,6 +16,7 @@ mod narrow;
 pub(crate) mod out;
 mod overlap;
 pub(crate) mod past;
+mod route;
 pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod shown;

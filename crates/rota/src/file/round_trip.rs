@@ -170,7 +170,8 @@ fn target() -> BoxedStrategy<Value> {
         (
             "route",
             maybe(object(vec![
-                ("strategy", maybe(one_of(&["LEAST_INFLIGHT", "APP_ROUND_ROBIN"]))),
+                ("strategy", maybe(one_of(&["LEAST_INFLIGHT", "APP_ROUND_ROBIN", "TASK_WEIGHT", "LAST", "LRU"]))),
+                ("weight", maybe(prop::sample::select(vec![json!(0.25), json!(1.5), json!(2.0)]).boxed())),
                 ("labels", maybe(one_of(&["disk=ssd", "zone in (a|b), !gpu"]))),
             ])),
         ),

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "schema")]
+use super::route::Route;
 use super::words;
 
 use super::overlap::Overlap;
@@ -161,20 +162,6 @@ impl fmt::Debug for Http {
         shown.field("urls", &urls).field("headers", &headers).field("has_bearer", &self.bearer.is_some());
         shown.field("body", &self.body).finish()
     }
-}
-
-/// How a worker is chosen.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Route {
-    /// `LEAST_INFLIGHT` or `APP_ROUND_ROBIN`; absent: what Rota thinks best.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<words::Strategy>))]
-    pub strategy: Option<String>,
-    /// A label selector: `disk=ssd, zone in (a|b), !gpu`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub labels: Option<String>,
 }
 
 /// Retries after a failure, a time-out or a loss.

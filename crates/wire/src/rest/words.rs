@@ -58,7 +58,14 @@ words! {
     /// What becomes of a shard whose worker dies.
     OnLoss: "reassign" "fail";
     /// How a worker is chosen.
-    Strategy: "LEAST_INFLIGHT" "APP_ROUND_ROBIN" "default";
+    Strategy: "FIRST" "LAST" "FAILOVER" "TASK_ROUND_ROBIN" "APP_ROUND_ROBIN" "RANDOM" "LFU" "LRU" "CONSISTENT_HASH"
+        "LEAST_INFLIGHT" "TASK_WEIGHT" "default";
+    /// Whose choices of workers are counted.
+    RouteScope: "app" "job";
+    /// How places on a ring are computed.
+    RouteHash: "xxh3" "md5_xxl";
+    /// What a load is measured in.
+    LoadUnit: "weight" "count";
     /// States of a job.
     JobState: "enabled" "paused" "finished" "deleted";
     /// What made a run.
