@@ -10,12 +10,12 @@ use crate::limits;
 pub type Amounts = [u64; limits::RESOURCES_MAX];
 
 /// What a worker has, and how much of it running tasks have requested.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Room {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room<'r> {
     /// What it has; 0 of a resource that it does not count.
-    pub has: Amounts,
+    pub has: &'r Amounts,
     /// What its unreleased attempts have requested.
-    pub taken: Amounts,
+    pub taken: &'r Amounts,
 }
 
 /// How a worker's room is scored; the highest score wins.
@@ -32,13 +32,13 @@ pub enum Score {
     Ratio(Vec<(u8, u8)>),
 }
 
-impl Room {
+impl Room<'_> {
     /// Whether so much more fits, if so many percent of what there is may be requested.
     #[must_use]
     pub fn fits(&self, needs: &Amounts, overcommit_percent: u32) -> bool {
-        needs.iter().zip(&self.has).zip(&self.taken).all(|((needs, has), taken)| {
-            let wanted = u128::from(taken.saturating_add(*needs)) * 100;
-            *needs == 0 || wanted <= u128::from(*has) * u128::from(overcommit_percent)
+        (0..limits::RESOURCES_MAX).all(|at| {
+            let wanted = || u128::from(self.taken[at].saturating_add(needs[at])) * 100;
+            needs[at] == 0 || wanted() <= u128::from(self.has[at]) * u128::from(overcommit_percent)
         })
     }
 
@@ -55,17 +55,9 @@ impl Room {
 
     /// What would be requested of each resource that counts here, as a part of what there is, with its weight.
     fn used(&self, needs: &Amounts, weights: &Amounts) -> impl Iterator<Item = (f64, f64)> {
-        let all = self.has.iter().zip(&self.taken).zip(needs.iter().zip(weights));
-        let counted: [Option<(f64, f64)>; limits::RESOURCES_MAX] = {
-            let mut counted = [None; limits::RESOURCES_MAX];
-            for (place, ((has, taken), (needs, weight))) in counted.iter_mut().zip(all) {
-                if *has > 0 && *weight > 0 {
-                    *place = Some((part(taken.saturating_add(*needs), *has), float(*weight)));
-                }
-            }
-            counted
-        };
-        counted.into_iter().flatten()
+        (0..limits::RESOURCES_MAX)
+            .filter(|at| self.has[*at] > 0 && weights[*at] > 0)
+            .map(|at| (float(self.taken[at].saturating_add(needs[at])) / float(self.has[at]), float(weights[at])))
     }
 
     fn mean(&self, needs: &Amounts, weights: &Amounts, of: impl Fn(f64) -> f64) -> f64 {
@@ -114,10 +106,6 @@ fn shape(points: &[(u8, u8)], x: f64) -> f64 {
     before.map_or(0.0, |(_, score)| score)
 }
 
-fn part(of: u64, all: u64) -> f64 {
-    float(of) / float(all)
-}
-
 /// Amounts above 2^53 lose their last digits, which no score can tell.
 #[expect(clippy::cast_precision_loss, reason = "scores are compared, not added up")]
 fn float(amount: u64) -> f64 {
@@ -135,7 +123,8 @@ mod tests {
     }
 
     fn check(has: (u64, u64), taken: (u64, u64), needs: (u64, u64), score: &Score, expected: f64) {
-        let room = Room { has: amounts(has.0, has.1), taken: amounts(taken.0, taken.1) };
+        let (has, taken) = (amounts(has.0, has.1), amounts(taken.0, taken.1));
+        let room = Room { has: &has, taken: &taken };
         let scored = room.score(&amounts(needs.0, needs.1), score, &amounts(1, 1));
         assert!((scored - expected).abs() < 1e-9, "{scored}, not {expected}");
     }
@@ -161,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told() {
-        let room = Room { has: amounts(4_000, 0), taken: amounts(3_000, 0) };
+        let room = Room { has: &amounts(4_000, 0), taken: &amounts(3_000, 0) };
         assert!(room.fits(&amounts(1_000, 0), 100) && !room.fits(&amounts(1_001, 0), 100));
         assert!(room.fits(&amounts(3_000, 0), 150) && !room.fits(&amounts(0, 1), 150));
         assert!(!room.fits(&amounts(u64::MAX, 0), u32::MAX));

@@ -371,7 +371,9 @@ impl Pool {
             }
             self.usages.insert(key, usage);
         }
-        if let Some(usage) = self.usages.get_mut(&key) {
+        if matches!(rule, Rule::Lfu { .. })
+            && let Some(usage) = self.usages.get_mut(&key)
+        {
             usage.slide(now, |member| self.places.is_able(member));
         }
     }
@@ -567,12 +569,12 @@ impl Pool {
         *task.needs == NOTHING || self.room(member).fits(task.needs, overcommit_percent)
     }
 
-    fn room(&self, member: u32) -> Room {
-        let taken = match self.seats[member as usize] {
-            Seat::Able(load) => load.taken,
-            Seat::Refused(_) => NOTHING,
+    fn room(&self, member: u32) -> Room<'_> {
+        let taken = match &self.seats[member as usize] {
+            Seat::Able(load) => &load.taken,
+            Seat::Refused(_) => &NOTHING,
         };
-        Room { has: self.members[member as usize].has, taken }
+        Room { has: &self.members[member as usize].has, taken }
     }
 
     /// Whether a member carries less than so many percent of the mean, the task included.

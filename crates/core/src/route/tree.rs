@@ -29,6 +29,10 @@ impl Burden {
 
     /// Who would be emptier with `add` more. Fractions are cross-multiplied; loads saturate far above what is real.
     pub(super) fn cmp_with(self, other: Burden, add: u64) -> Ordering {
+        if self.size == other.size {
+            // Nobody has the greatest load there is, so this holds for them too.
+            return (self.load.saturating_add(add), self.second).cmp(&(other.load.saturating_add(add), other.second));
+        }
         match (self.is_none(), other.is_none()) {
             (true, true) => return Ordering::Equal,
             (true, false) => return Ordering::Greater,
