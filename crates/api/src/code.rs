@@ -47,6 +47,7 @@ codes! {
     SecretUnknown "secret_unknown",
     AlertUnknown "alert_unknown",
     AlarmUnknown "alarm_unknown",
+    BackfillUnknown "backfill_unknown",
     RunAmbiguous "run_ambiguous",
     NameTaken "name_taken",
     SecretInUse "secret_in_use",
@@ -55,6 +56,7 @@ codes! {
     VersionConflict "version_conflict",
     JobDeleted "job_deleted",
     RunEnded "run_ended",
+    BackfillEnded "backfill_ended",
     ShardEnded "shard_ended",
     RequestConflict "request_conflict",
     RequestOpen "request_open",
@@ -67,6 +69,7 @@ codes! {
     NothingToRerun "nothing_to_rerun",
     Refused "refused",
     PendingFull "pending_full",
+    TooManyBackfills "too_many_backfills",
     RateLimited "rate_limited",
     Overloaded "overloaded",
     TooManyStreams "too_many_streams",
@@ -98,6 +101,7 @@ impl Code {
             | Code::WorkerUnknown
             | Code::SecretUnknown
             | Code::AlertUnknown
+            | Code::BackfillUnknown
             | Code::AlarmUnknown => StatusCode::NOT_FOUND,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Code::RunAmbiguous
@@ -107,6 +111,7 @@ impl Code {
             | Code::InUse
             | Code::JobDeleted
             | Code::RunEnded
+            | Code::BackfillEnded
             | Code::ShardEnded
             | Code::RequestConflict
             | Code::RequestOpen
@@ -121,7 +126,7 @@ impl Code {
             Code::Frozen => StatusCode::LOCKED,
             // What the caller saw is its condition, be it in a header or an argument.
             Code::VersionConflict => StatusCode::PRECONDITION_FAILED,
-            Code::PendingFull | Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Code::PendingFull | Code::RateLimited | Code::TooManyBackfills => StatusCode::TOO_MANY_REQUESTS,
             Code::Overloaded | Code::TooManyStreams | Code::NotOwner | Code::NotReady | Code::StoreUnavailable => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -150,6 +155,8 @@ impl Code {
             Why::Overlap => Code::Overlap,
             Why::QueueFull => Code::QueueFull,
             Why::Frozen => Code::Frozen,
+            Why::BackfillUnknown => Code::BackfillUnknown,
+            Why::TooManyBackfills => Code::TooManyBackfills,
             Why::ClockSuspect | Why::ClockBehind => Code::NotReady,
             Why::Invalid | Why::ShardUnknown => Code::Invalid,
             Why::Misfire
@@ -174,6 +181,9 @@ impl Code {
             | Why::UpstreamUnknown
             | Why::Jitter
             | Why::CatchUp
+            | Why::Pace
+            | Why::Parallel
+            | Why::CancelledByUser
             | Why::HandlerFailed
             | Why::HttpStatus
             | Why::AttemptTimeout

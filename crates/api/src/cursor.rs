@@ -15,6 +15,7 @@ pub(crate) const AFTER: Arg = Arg::new("after", Shape::Text, "what the part befo
 pub(crate) enum List {
     Apps,
     Attempts,
+    Backfills,
     Held,
     Jobs,
     Runs,
@@ -27,6 +28,7 @@ impl List {
         match self {
             List::Apps => 'a',
             List::Attempts => 't',
+            List::Backfills => 'b',
             List::Held => 'h',
             List::Jobs => 'j',
             List::Runs => 'r',

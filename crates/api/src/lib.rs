@@ -17,6 +17,7 @@ mod alerts;
 mod apps;
 mod audit;
 mod auth;
+mod backfill;
 mod backup;
 mod batch;
 mod body;

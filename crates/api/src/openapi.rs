@@ -159,6 +159,7 @@ fn path_parameter(name: &str) -> Value {
         "run" => {
             (json!({"type": "string", "minLength": 1}), "the run: as printed, a suffix of it, or `id:` and its number")
         }
+        "backfill" => (json!({"type": "string", "minLength": 1}), "the backfill, as printed: `b…`"),
         "worker" => (number(0, u64::from(u32::MAX)), "the worker's id"),
         "version" => (number(0, u64::from(u32::MAX)), "the number of a version, from 1"),
         _ => (json!({"type": "string", "minLength": 1, "maxLength": 100}), "its name"),

@@ -63,6 +63,7 @@ const HINTS: &[(Why, &str)] = &[
     (Why::ClockSuspect, "check the server's clock; after a jump of more than a day: rota confirm-clock"),
     (Why::ClockBehind, "set the server's clock right, or wait until it is past what was covered"),
     (Why::Frozen, "rota thaw ends a freeze; what runs goes on meanwhile"),
+    (Why::TooManyBackfills, "wait for the end of one, or cancel one: rota backfill list --open"),
     (Why::Overloaded, "try again in a moment"),
 ];
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod alerts;
+mod backfills;
 mod jobs;
 mod past;
 mod runs;
@@ -18,6 +19,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
         jobs::entries(),
         runs::entries(),
         past::entries(),
+        backfills::entries(),
         workers::entries(),
         server::entries(),
     ]

@@ -15,6 +15,7 @@ use rota_port::query::RunFilter;
 use rota_wire::rest;
 
 use crate::auth::{Admin, Reader};
+use crate::backfill;
 use crate::body::Args;
 use crate::code::Code;
 use crate::cursor::{self, List, part};
@@ -35,15 +36,20 @@ pub(crate) const LOG_BYTES_MAX: u32 = 1 << 20;
 /// Attempts that stand in the answer about a run; the others are a list of their own.
 const ATTEMPTS_IN_RUN_MAX: u32 = 1_000;
 
-const ORIGINS: [(&str, Origin); 4] =
-    [("schedule", Origin::Schedule), ("manual", Origin::Manual), ("api", Origin::Api), ("rerun", Origin::Rerun)];
+const ORIGINS: [(&str, Origin); 5] = [
+    ("schedule", Origin::Schedule),
+    ("manual", Origin::Manual),
+    ("api", Origin::Api),
+    ("rerun", Origin::Rerun),
+    ("backfill", Origin::Backfill),
+];
 
 pub(crate) async fn list(
     _: Reader,
     Shared(state): Shared<Arc<State>>,
     uri: Uri,
 ) -> Result<Answer<rest::Page<rest::Run>>, Refusal> {
-    let args = Args::read(&uri, &["job", "app", "state", "origin", "since", "after", "limit"])?;
+    let args = Args::read(&uri, &["job", "app", "state", "origin", "backfill", "since", "after", "limit"])?;
     let states: Vec<(&str, RunState)> = RunState::ALL.iter().map(|state| (state.word(), *state)).collect();
     let filter = RunFilter {
         state: spec::word("state", args.text("state"), &states)?,
@@ -60,9 +66,16 @@ fn page(state: &State, args: &Args, mut filter: RunFilter) -> Result<rest::Page<
     let namespace = args.namespace();
     filter.app = args.text("app").map(|app| view::find_app(state, &namespace, app)).transpose()?.map(|app| app.id);
     filter.job = args.text("job").map(|job| view::find_job(state, &namespace, job)).transpose()?.map(|job| job.id);
-    let runs = state.query.runs(&filter)?;
-    let is_full = runs.len() >= filter.limit as usize;
-    let next = runs.last().filter(|_| is_full).map(|last| cursor::write(List::Runs, &[last.id.0]));
+    let (runs, next) = match args.text("backfill") {
+        Some(backfill) => backfill::runs(state, backfill, &filter)?,
+        None => {
+            let runs = state.query.runs(&filter)?;
+            let is_full = runs.len() >= filter.limit as usize;
+            let next = runs.last().filter(|_| is_full).map(|last| last.id);
+            (runs, next)
+        }
+    };
+    let next = next.map(|last| cursor::write(List::Runs, &[last.0]));
     let mut names = Names::new(state);
     let mut items = Vec::with_capacity(runs.len());
     for run in &runs {

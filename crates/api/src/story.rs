@@ -13,6 +13,7 @@ use rota_core::worker::WorkerState;
 use rota_cron::{Kind, Zone};
 use rota_wire::rest::{Story, StoryLine};
 
+use crate::backfill;
 use crate::duration::human;
 use crate::held;
 use crate::refusal::Refusal;
@@ -38,6 +39,11 @@ pub(crate) fn tell(state: &State, run: &Run, attempts: &[Attempt]) -> Result<Sto
     let mut lines = Lines { zone: job.zone.clone(), lines: Vec::new() };
     lines.origin(run);
     lines.reruns(state, run)?;
+    if run.origin == Origin::Backfill
+        && let Some(text) = backfill::line(state, run.id, &job.zone)?
+    {
+        lines.say(None, "backfill", text);
+    }
     if run.shards == 0 {
         lines.not_run(state, run)?;
     }
@@ -67,6 +73,7 @@ fn title(run: &Run, job: &Known, state: &str) -> String {
         (Origin::Schedule, slots) => format!("{slots} slots {slot} to {}", view::human(&job.zone, run.slot_last)),
         (Origin::Manual | Origin::Api, _) => format!("triggered {slot}"),
         (Origin::Rerun, _) => format!("rerun of slot {slot}"),
+        (Origin::Backfill, _) => format!("backfill of slot {slot}"),
     };
     let why = run.why.map(|why| format!(", {}", view::spelled(why))).unwrap_or_default();
     format!("{}, {what}, v{}: {}{why}", job.name, run.version, state.to_uppercase())
@@ -139,6 +146,7 @@ impl Lines {
             Origin::Manual => self.say(Some(run.at), "triggered", format!("by hand{own}")),
             Origin::Api => self.say(Some(run.at), "triggered", format!("through the API{own}")),
             Origin::Rerun => self.say(Some(run.at), "triggered", format!("as a rerun{own}")),
+            Origin::Backfill => self.say(Some(run.at), "triggered", "by a backfill, in its turn".to_owned()),
         }
     }
 

@@ -69,6 +69,7 @@ fn loaded(jobs: Vec<Definition>) -> Loaded {
         open: Vec::new(),
         covered: Vec::new(),
         freezes: Vec::new(),
+        backfills: Vec::new(),
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backfill::Backfill;
 use crate::freeze::Freeze;
-use crate::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
+use crate::id::{AppId, AttemptId, BackfillId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
 use crate::job::{Definition, JobState};
 use crate::time::UnixMs;
 use crate::why::Why;
@@ -141,6 +142,8 @@ pub enum Origin {
     Api,
     /// Someone, who wanted a run that had ended to run again.
     Rerun,
+    /// Someone, who wanted a slot of the past to run.
+    Backfill,
 }
 
 impl Origin {
@@ -152,6 +155,7 @@ impl Origin {
             Origin::Manual => "manual",
             Origin::Api => "api",
             Origin::Rerun => "rerun",
+            Origin::Backfill => "backfill",
         }
     }
 
@@ -163,6 +167,7 @@ impl Origin {
             Origin::Manual => 1,
             Origin::Api => 2,
             Origin::Rerun => 3,
+            Origin::Backfill => 4,
         }
     }
 
@@ -174,6 +179,7 @@ impl Origin {
             1 => Some(Origin::Manual),
             2 => Some(Origin::Api),
             3 => Some(Origin::Rerun),
+            4 => Some(Origin::Backfill),
             _ => None,
         }
     }
@@ -192,7 +198,8 @@ pub struct Run {
     pub version: Version,
     /// What made it.
     pub origin: Origin,
-    /// The slot that it covers, or the first of a range; for other origins the moment of the trigger.
+    /// The slot that it covers, or the first of a range; for a rerun or a backfill the slot that runs again, or at last;
+    /// for other origins the moment of the trigger.
     pub slot: UnixMs,
     /// The last slot of the range; equal to `slot` for one slot.
     pub slot_last: UnixMs,
@@ -324,7 +331,7 @@ pub enum Row {
         /// Where it stands; none removes the exception.
         exception: Option<Exception>,
     },
-    /// The run that answers a reserved request to run its job. A request that no batch has answered
+    /// The run that answers a reserved request to run its job, or the backfill, by its number. A request that no batch has answered
     /// when its partition is claimed was never carried out, and is forgotten then.
     Request {
         /// The job.
@@ -347,6 +354,15 @@ pub enum Row {
     Shards(Arc<Shards>),
     /// Inserts a freeze, or replaces the one with its id.
     Freeze(Box<Freeze>),
+    /// Inserts a backfill, or replaces the one with its id. The rows that it counts are in this batch or an earlier one.
+    Backfill(Box<Backfill>),
+    /// Says which backfill a run of origin [`Origin::Backfill`] belongs to. Its own row is in the same batch.
+    BackfillRun {
+        /// The run.
+        run: RunId,
+        /// Its backfill.
+        backfill: BackfillId,
+    },
     /// Lists a run as open (or with an unreleased attempt) whatever `Batch::floor` says, or removes it from that list.
     Listed {
         /// The run.
@@ -440,6 +456,17 @@ pub struct OpenRun {
     pub rerun: Option<Arc<Rerun>>,
     /// What is known of its shards beside that.
     pub shards: Option<Arc<Shards>>,
+    /// The backfill that it belongs to, if it is of origin [`Origin::Backfill`].
+    pub backfill: Option<BackfillId>,
+}
+
+/// A backfill that had not ended when a partition was loaded.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpenBackfill {
+    /// The backfill.
+    pub backfill: Backfill,
+    /// The version that it runs, if the job has a newer one.
+    pub definition: Option<Definition>,
 }
 
 /// Everything durable of a partition, as a claim returns it.
@@ -469,4 +496,6 @@ pub struct Loaded {
     pub covered: Vec<(JobId, UnixMs)>,
     /// Its open freezes, and at most [`crate::limits::THAWED_MAX`] of the others, in order of id.
     pub freezes: Vec<Freeze>,
+    /// Its backfills that have not ended, in order of id.
+    pub backfills: Vec<OpenBackfill>,
 }

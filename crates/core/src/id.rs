@@ -72,22 +72,46 @@ pub struct RunId(pub u64);
 
 const BASE32: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
+/// A backfill. From the allocator that runs have their ids from, so it is unique in a store and grows with time.
+/// Prints in base 32 with a `b` in front, for people.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BackfillId(pub u64);
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut digits = [0u8; 13];
-        let mut at = digits.len();
-        let mut rest = self.0;
-        loop {
-            at -= 1;
-            digits[at] = BASE32[(rest % 32) as usize];
-            rest /= 32;
-            if rest == 0 {
-                break;
-            }
-        }
-        f.write_str("r")?;
-        f.write_str(std::str::from_utf8(&digits[at..]).expect("base 32 digits are ASCII"))
+        write_base32(f, "r", self.0)
     }
+}
+
+impl fmt::Display for BackfillId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_base32(f, "b", self.0)
+    }
+}
+
+impl BackfillId {
+    /// The id that prints so.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<BackfillId> {
+        RunId::parse_suffix(text.strip_prefix('b')?).map(|(value, _)| BackfillId(value))
+    }
+}
+
+fn write_base32(f: &mut fmt::Formatter<'_>, prefix: &str, number: u64) -> fmt::Result {
+    let mut digits = [0u8; 13];
+    let mut at = digits.len();
+    let mut rest = number;
+    loop {
+        at -= 1;
+        digits[at] = BASE32[(rest % 32) as usize];
+        rest /= 32;
+        if rest == 0 {
+            break;
+        }
+    }
+    f.write_str(prefix)?;
+    f.write_str(std::str::from_utf8(&digits[at..]).expect("base 32 digits are ASCII"))
 }
 
 impl RunId {
@@ -198,6 +222,16 @@ mod tests {
         }
         assert_eq!(RunId::parse_suffix("rz0"), Some((31 * 32, 2)));
         assert_eq!(RunId::parse_suffix("u"), None);
+    }
+
+    #[test]
+    fn backfills_read_back_as_they_print() {
+        for id in [1, 11, 222_163_200 << 20] {
+            assert_eq!(BackfillId::parse(&BackfillId(id).to_string()), Some(BackfillId(id)));
+        }
+        for text in ["", "b", "r1", "1", "bu", "b123456789012"] {
+            assert_eq!(BackfillId::parse(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 pub mod alert;
 pub mod audit;
+pub mod backfill;
 pub mod batch;
 pub mod clock;
 pub mod closed;

@@ -16,6 +16,14 @@ pub const CATCH_UP_LIMIT: u32 = 10_000;
 pub const PACE_MAX_PER_S: u64 = 1_000;
 /// The longest span that a pace may count its runs in.
 pub const PACE_PER_MAX_MS: u64 = 3_600_000;
+/// Slots of one backfill.
+pub const BACKFILL_SLOTS_MAX: u64 = 1_000_000;
+/// Backfills of one job that run at the same time.
+pub const BACKFILLS_OF_JOB_MAX: usize = 5;
+/// Backfills of one partition that run at the same time: each is looked at in every pass.
+pub const BACKFILLS_MAX: usize = 100;
+/// Runs of one backfill that it may ask to be open at once at most.
+pub const BACKFILL_PARALLEL_MAX: u32 = 10_000;
 /// Shards of one run.
 pub const SHARDS_MAX: u32 = 1_000;
 /// Attempts of one shard, of any cause.

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use rota_cron::{Kind, Schedule};
 
+use crate::backfill::{Backfill, End};
 use crate::batch::{Attempt, AttemptState, Exception, Loaded, OpenRun, Origin, Row, Run, RunState};
 use crate::freeze::Freeze;
 use crate::id::{Block, JobId, RunId};
@@ -47,6 +48,9 @@ pub fn rows(loaded: &Loaded, since: Since, reason: &str, now: UnixMs, ids: &mut 
     let mut plan = Plan { since, now: now.max(loaded.mark), ids, rows: Vec::new(), counts: Counts::default() };
     for open in &loaded.open {
         plan.close(open);
+    }
+    for open in &loaded.backfills {
+        plan.cancel(&open.backfill);
     }
     let exceptions: BTreeMap<JobId, Exception> = loaded.exceptions.iter().copied().collect();
     let covered: BTreeMap<JobId, UnixMs> = loaded.covered.iter().copied().collect();
@@ -91,6 +95,12 @@ impl Plan<'_> {
         if holds != open.is_listed {
             self.rows.push(Row::Listed { run: run.id, is_open: holds });
         }
+    }
+
+    /// How far a backfill came since the copy is not known, so it does not go on.
+    fn cancel(&mut self, backfill: &Backfill) {
+        let end = Some(End::Cancelled { at: self.now, by: "restore".into(), why: Why::Restored });
+        self.rows.push(Row::Backfill(Box::new(Backfill { end, ..backfill.clone() })));
     }
 
     /// Covers the slots of a job since the copy. What cannot be compiled keeps its place for a binary that can.

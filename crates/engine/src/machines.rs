@@ -405,13 +405,18 @@ impl Machines {
 /// Whether a machine needs ids to hear this. In its turns it looks at what it has by itself.
 fn mints(input: &Input) -> bool {
     match input {
-        Input::Define { .. } | Input::SetState { .. } | Input::Trigger { .. } | Input::Rerun { .. } => true,
+        Input::Define { .. }
+        | Input::SetState { .. }
+        | Input::Trigger { .. }
+        | Input::Rerun { .. }
+        | Input::Backfill { .. } => true,
         Input::Turn
         | Input::Ids(_)
         | Input::Permits(_)
         | Input::Committed(_)
         | Input::App(_)
         | Input::Kill { .. }
+        | Input::CancelBackfill { .. }
         | Input::Freeze { .. }
         | Input::Thaw { .. }
         | Input::Register { .. }

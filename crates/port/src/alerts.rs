@@ -197,6 +197,8 @@ impl Watch {
                 | Row::Merged { .. }
                 | Row::Shards(_)
                 | Row::Freeze(_)
+                | Row::Backfill(_)
+                | Row::BackfillRun { .. }
                 | Row::Listed { .. } => {}
             }
         }

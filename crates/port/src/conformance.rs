@@ -95,6 +95,7 @@ macro_rules! store_suite {
             the_history_of_a_job_stays_readable
             rows_are_read_in_order
             freezes_are_kept
+            backfills_are_kept
             reruns_are_linked
             merged_runs_name_what_stands_for_them
             shards_are_noted

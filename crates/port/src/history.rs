@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
+use rota_core::backfill::Backfill;
 use rota_core::batch::{Exception, Origin, Rerun, Run, RunState, Shards};
 use rota_core::freeze::Freeze;
-use rota_core::id::{AppId, JobId, PartitionId, RunId, Version};
+use rota_core::id::{AppId, BackfillId, JobId, PartitionId, RunId, Version};
 use rota_core::job::{Definition, JobState};
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 
+use crate::query::RunFilter;
 use crate::store::Error;
 
 /// Rows of the ledger that one call gives at most.
@@ -39,12 +41,33 @@ pub trait History: Send + Sync {
     fn freezes(&self) -> Result<Vec<Freeze>, Error>;
     /// What a run of origin `rerun` repeats.
     fn rerun(&self, run: RunId) -> Result<Option<Arc<Rerun>>, Error>;
+    /// A backfill.
+    fn backfill(&self, id: BackfillId) -> Result<Option<Backfill>, Error>;
+    /// Backfills, newest first, at most [`PAST_MAX`].
+    fn backfills(&self, filter: &BackfillFilter) -> Result<Vec<Backfill>, Error>;
+    /// The backfill that a run of origin `backfill` belongs to.
+    fn backfill_of(&self, run: RunId) -> Result<Option<BackfillId>, Error>;
+    /// Runs of a backfill, newest first, and the `before` that reads on; none if there are no more. A page may be short.
+    fn backfill_runs(&self, id: BackfillId, filter: &RunFilter) -> Result<(Vec<Run>, Option<RunId>), Error>;
     /// The run that stands for a run of state `merged`.
     fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error>;
     /// What is known of a run's shards beside its row and its attempts.
     fn shards(&self, run: RunId) -> Result<Option<Arc<Shards>>, Error>;
     /// The runs that repeat a run, oldest first, at most [`PAST_MAX`].
     fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error>;
+}
+
+/// Which backfills.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BackfillFilter {
+    /// Of this job.
+    pub job: Option<JobId>,
+    /// Only those that have not ended.
+    pub is_open: bool,
+    /// With an id below this, to read on.
+    pub before: Option<BackfillId>,
+    /// At most so many.
+    pub limit: u32,
 }
 
 /// Which changes of state.

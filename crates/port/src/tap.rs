@@ -93,6 +93,8 @@ fn run_of(row: &Row) -> Option<RunId> {
         | Row::Merged { .. }
         | Row::Shards(_)
         | Row::Freeze(_)
+        | Row::Backfill(_)
+        | Row::BackfillRun { .. }
         | Row::Listed { .. } => None,
     }
 }

@@ -96,6 +96,7 @@ async fn ask(common: &Common, out: Out, command: Ask) -> Result<(), Failure> {
         Ask::Runs(args) => cli::run::list(&client, out, &args, clock::now()).await,
         Ask::Why(args) => cli::run::why(&client, out, &args.what).await,
         Ask::Rerun(args) => cli::run::rerun(&client, out, args).await,
+        Ask::Backfill(command) => cli::backfill::run(&client, out, command).await,
         Ask::Audit(args) => cli::past::audit(&client, out, &args, clock::now()).await,
         Ask::Top(args) => cli::past::top(&client, out, &args, clock::now()).await,
         Ask::Freeze(args) => cli::freeze::freeze(&client, out, args).await,

@@ -8,8 +8,9 @@ use rota_core::job::{Definition, JobState};
 use rota_core::time::UnixMs;
 use rota_core::worker::{Registration, WorkerState};
 use rota_port::store::Error;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row};
 
+use crate::backfills;
 use crate::codec::{self, ATTEMPT_COLUMNS, DEFINITION_COLUMNS, RUN_COLUMNS, WORKER_COLUMNS};
 use crate::failure::{of, transaction};
 use crate::past;
@@ -83,6 +84,7 @@ impl SqliteStore {
                 open: recent.open.remove(partition).unwrap_or_default(),
                 covered: covered.into_iter().collect(),
                 freezes: self.freezes_of(*partition).map_err(of)?,
+                backfills: self.backfills_of(*partition).map_err(of)?,
             });
         }
         Ok(loaded)
@@ -209,14 +211,18 @@ impl<'s> Scan<'s> {
         if run.state.is_terminal() && attempts.iter().all(|attempt| attempt.released_at.is_some()) {
             return Ok(());
         }
-        let definition = older_definition(self.store, &run)?;
+        let definition = self.store.other_version(run.job, run.version).map_err(of)?;
         let is_listed = self.listed.contains_key(&run.id);
         let rerun = match run.origin {
             Origin::Rerun => past::rerun(&self.store.conn, run.id).map_err(of)?,
-            Origin::Schedule | Origin::Manual | Origin::Api => None,
+            Origin::Schedule | Origin::Manual | Origin::Api | Origin::Backfill => None,
+        };
+        let backfill = match run.origin {
+            Origin::Backfill => backfills::of_run(&self.store.conn, run.id).map_err(of)?,
+            Origin::Schedule | Origin::Manual | Origin::Api | Origin::Rerun => None,
         };
         let shards = if self.has_shards { past::shards(&self.store.conn, run.id).map_err(of)? } else { None };
-        let open = OpenRun { run, attempts, definition, is_listed, rerun, shards };
+        let open = OpenRun { run, attempts, definition, is_listed, rerun, shards, backfill };
         self.recent.open.entry(partition).or_default().push(open);
         Ok(())
     }
@@ -263,23 +269,4 @@ pub(crate) fn attempts(
     let rows = statement.query_map([run.0.cast_signed()], codec::attempt)?;
     // Attempt 1 of shard 0 comes before all others.
     first.into_iter().map(Ok).chain(rows).collect()
-}
-
-/// The definition that made a run, if it is not among the current ones of living jobs.
-fn older_definition(store: &SqliteStore, run: &Run) -> Result<Option<Definition>, Error> {
-    let conn = &store.conn;
-    let current = "SELECT 1 FROM job WHERE id = ?1 AND version = ?2 AND state <> ?3";
-    let deleted = codec::job_state(JobState::Deleted);
-    let is_current = conn
-        .prepare_cached(current)
-        .and_then(|mut statement| statement.exists(params![run.job.0, run.version.0, deleted]))
-        .map_err(of)?;
-    if is_current {
-        return Ok(None);
-    }
-    let sql = format!("SELECT {DEFINITION_COLUMNS} FROM definition d WHERE d.key = ?1");
-    let key = codec::definition_key(run.job, run.version);
-    conn.prepare_cached(&sql)
-        .and_then(|mut statement| statement.query_row([key], |row| codec::definition(row, &store.key)).optional())
-        .map_err(of)
 }

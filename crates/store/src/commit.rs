@@ -12,6 +12,7 @@ use rota_core::worker::{Registration, WorkerState};
 use rota_port::store::{Error, Outcome};
 use rusqlite::{CachedStatement, Connection, ToSql, params};
 
+use crate::backfills;
 use crate::byjob::Pair;
 use crate::codec;
 use crate::failure::{of, wrong};
@@ -148,6 +149,8 @@ impl<'s> Writer<'s> {
             Row::Merged { run, into } => past::insert_merged(self.conn, *run, *into).map_err(of),
             Row::Shards(shards) => past::set_shards(self.conn, shards).map_err(of),
             Row::Freeze(freeze) => past::insert_freeze(self.conn, batch.partition, freeze).map_err(of),
+            Row::Backfill(backfill) => backfills::insert(self.conn, batch.partition, backfill).map_err(of),
+            Row::BackfillRun { run, backfill } => backfills::insert_run(self.conn, *run, *backfill).map_err(of),
             Row::Worker { worker, state } => self.register(worker, *state),
             Row::WorkerState { worker, state } => {
                 let sql = "UPDATE worker SET state = ?2 WHERE id = ?1";

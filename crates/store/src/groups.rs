@@ -46,6 +46,8 @@ impl Writer<'_> {
             | Row::Merged { .. }
             | Row::Shards(_)
             | Row::Freeze(_)
+            | Row::Backfill(_)
+            | Row::BackfillRun { .. }
             | Row::Listed { .. } => Ok(0),
         }
     }

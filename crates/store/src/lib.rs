@@ -13,6 +13,7 @@
 //! Absent on purpose: decisions, clocks, retries, async. Times are parameters.
 
 mod alerts;
+mod backfills;
 pub mod backup;
 mod byjob;
 mod claim;

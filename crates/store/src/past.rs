@@ -2,20 +2,23 @@
 
 use std::sync::Arc;
 
+use rota_core::backfill::Backfill;
 use rota_core::batch::{Rerun, Run, RunState, SettledShard, Shards};
 use rota_core::freeze::{Freeze, Missed, Thaw};
-use rota_core::id::{AppId, JobId, PartitionId, RunId, Version, WorkerId, partition_of};
+use rota_core::id::{AppId, BackfillId, JobId, PartitionId, RunId, Version, WorkerId, partition_of};
 use rota_core::job::Definition;
 use rota_core::limits;
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_port::history::{
-    COVERED_MAX, Covered, History, JobStanding, PAST_MAX, Standing, StateChange, StateFilter, Term,
+    BackfillFilter, COVERED_MAX, Covered, History, JobStanding, PAST_MAX, Standing, StateChange, StateFilter, Term,
 };
+use rota_port::query::RunFilter;
 use rota_port::store::Error;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use crate::backfills;
 use crate::codec::{self, COVERED_COLUMNS, DEFINITION_COLUMNS, RUN_COLUMNS};
 use crate::failure::of;
 use crate::query::{SqliteQuery, run_in};
@@ -91,11 +94,11 @@ pub(crate) fn note_sweep(conn: &Connection, start: u64, end: u64) -> rusqlite::R
     let upsert = "INSERT INTO meta (name, value) VALUES (?1, ?2) \
          ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)";
     conn.execute(upsert, params![SWEPT, end.cast_signed()])?;
-    for table in ["rerun", "merged", "shards"] {
+    for table in ["rerun", "merged", "shards", "backfill_run"] {
         let forget = format!("DELETE FROM {table} WHERE run >= ?1 AND run < ?2");
         conn.execute(&forget, [start.cast_signed(), end.cast_signed()])?;
     }
-    Ok(())
+    backfills::forget(conn, end)
 }
 
 pub(crate) fn insert_freeze(conn: &Connection, partition: PartitionId, freeze: &Freeze) -> rusqlite::Result<()> {
@@ -347,6 +350,22 @@ impl History for SqliteQuery {
 
     fn shards(&self, run: RunId) -> Result<Option<Arc<Shards>>, Error> {
         self.ask(|conn| shards(conn, run))
+    }
+
+    fn backfill(&self, id: BackfillId) -> Result<Option<Backfill>, Error> {
+        self.ask(|conn| backfills::one(conn, id))
+    }
+
+    fn backfills(&self, filter: &BackfillFilter) -> Result<Vec<Backfill>, Error> {
+        self.ask(|conn| backfills::list(conn, filter))
+    }
+
+    fn backfill_of(&self, run: RunId) -> Result<Option<BackfillId>, Error> {
+        self.ask(|conn| backfills::of_run(conn, run))
+    }
+
+    fn backfill_runs(&self, id: BackfillId, filter: &RunFilter) -> Result<(Vec<Run>, Option<RunId>), Error> {
+        self.ask(|conn| backfills::runs(conn, id, filter))
     }
 
     fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error> {

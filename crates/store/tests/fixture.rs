@@ -7,19 +7,23 @@
 use std::path::Path;
 
 use rota_core::alert::{Alarm, AlertId, Channel, Event, Facts, Key, Kind, Notice, Rule, Told};
+use rota_core::backfill::{Backfill, End};
 use rota_core::batch::{
     Attempt, AttemptState, Batch, Exception, Origin, Rerun, Row, Run, RunState, SettledShard, Shards,
 };
 use rota_core::freeze::{Freeze, Missed, Thaw};
-use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
+use rota_core::id::{
+    AppId, AttemptId, BackfillId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId,
+};
 use rota_core::job::{Definition, JobState, Spec, Target, When};
+use rota_core::misfire::Pace;
 use rota_core::rate::{Limit, Rate, Rates};
 use rota_core::time::UnixMs;
 use rota_core::upstream::{Edge, Ended, OnSkip, Period};
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
 use rota_port::alerts::{StoredNotice, Work};
-use rota_port::history::{History, StateFilter};
+use rota_port::history::{BackfillFilter, History, StateFilter};
 use rota_port::memory::MemoryStore;
 use rota_port::query::{Query, RunFilter};
 use rota_port::store::{Outcome, Reservation, Reserved, Scope, Store, StoredSecret, Token};
@@ -150,6 +154,9 @@ fn write(store: &mut dyn Store, schema: u32) {
             Shards { run: open.id, workers: vec![worker, WorkerId(9)], settled: vec![settled] }.into(),
         ));
     }
+    if schema >= 6 {
+        rows.extend(backfills(job, run(6, RunState::Running, None)));
+    }
     let (epoch, seq) = (loaded.epoch, Seq(loaded.seq.0 + 1));
     let batch = Batch { partition: PartitionId(0), epoch, seq, at: T.plus_ms(60), mark: T, floor: first + 2, rows };
     store.commit(&[batch]).unwrap();
@@ -162,6 +169,31 @@ fn write(store: &mut dyn Store, schema: u32) {
         write_alerts(store, job);
         write_upstream(store, (app.id, job), epoch, first + 2);
     }
+}
+
+/// A backfill that goes on, with one of its runs, and one that was cancelled.
+fn backfills(job: JobId, run: Run) -> Vec<Row> {
+    let running = Backfill {
+        id: BackfillId(run.id.0 - 1),
+        job,
+        version: Version(1),
+        from: T.plus_ms(-100),
+        to: T,
+        next: Some(T.plus_ms(-50)),
+        made: 1,
+        total: 9,
+        pace: Pace { runs: 30, per_ms: 60_000 },
+        parallel: Some(2),
+        at: T,
+        by: "ann".into(),
+        reason: Some("the price was wrong".into()),
+        end: None,
+    };
+    let end = End::Cancelled { at: T.plus_ms(7), by: "eve".into(), why: Why::CancelledByUser };
+    let cancelled = Backfill { id: BackfillId(run.id.0 - 2), end: Some(end), ..running.clone() };
+    let link = Row::BackfillRun { run: run.id, backfill: running.id };
+    let run = Run { origin: Origin::Backfill, slots: 1, slot_last: run.slot, ..run };
+    vec![Row::Backfill(Box::new(running)), Row::Backfill(Box::new(cancelled)), Row::Run(Box::new(run)), link]
 }
 
 /// A rule, an alarm, a message, and the end of a run that nobody has judged: what schema 5 has more of alerts.
@@ -283,6 +315,15 @@ fn a_store_of_schema_5_opens_with_everything() {
     past((store, query));
 }
 
+#[test]
+fn a_store_of_schema_6_opens_with_everything() {
+    let (store, query) = check(6, include_str!("fixtures/v6.sql"), include_str!("fixtures/v6.key.hex"));
+    let all = BackfillFilter { limit: 9, ..BackfillFilter::default() };
+    assert_eq!(query.backfills(&all), store.backfills(&all));
+    assert_eq!(query.backfills(&all).unwrap().len(), 2);
+    past((store, query));
+}
+
 fn past((store, query): (MemoryStore, rota_store::SqliteQuery)) {
     assert_eq!(query.terms(), store.terms());
     assert_eq!(query.freezes(), store.freezes());
@@ -299,11 +340,11 @@ fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::Sql
     let partitions = [PartitionId(0), PartitionId(1)];
     let loaded = store.claim(&partitions).unwrap();
     assert_eq!(loaded, model.claim(&partitions).unwrap());
-    assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), if schema >= 3 { 2 } else { 1 }));
+    assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), [1, 1, 2, 2, 2, 3][schema as usize - 1]));
     assert_eq!(loaded[0].jobs.len(), if schema >= 5 { 3 } else { schema.min(2) as usize });
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
-    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 5][schema as usize - 1]);
+    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 5, 6][schema as usize - 1]);
     for run in query.runs(&all).unwrap() {
         assert_eq!(query.merged_into(run.id), model.merged_into(run.id));
     }

@@ -29,7 +29,12 @@
 //! | `GET /jobs/{job}/diff?from=&to=` | | [`JobDiff`] |
 //! | `GET /jobs/{job}/why?at=` | | [`SlotStory`] |
 //! | `POST /jobs/{job}/trigger` | [`Trigger`] | 201 or, for a repeated `request_id`, 200, [`Triggered`] |
-//! | `GET /runs?job=&app=&state=&since=&after=&limit=` | | [`Page`] of [`Run`] |
+//! | `POST /jobs/{job}/backfills/preview` | [`BackfillAsk`] | [`BackfillPlan`] |
+//! | `POST /jobs/{job}/backfills` | [`BackfillAsk`] | 201 or, for a repeated `request_id`, 200, [`Backfill`] |
+//! | `GET /backfills?job=&open=&after=&limit=` | | [`Page`] of [`Backfill`], newest first |
+//! | `GET /backfills/{backfill}` | | [`Backfill`] |
+//! | `POST /backfills/{backfill}/cancel` | [`BackfillCancel`] | [`Backfill`] |
+//! | `GET /runs?job=&app=&state=&backfill=&since=&after=&limit=` | | [`Page`] of [`Run`] |
 //! | `GET /runs/{run}` | | [`RunDetail`] |
 //! | `GET /runs/{run}/attempts?shard=` | | [`Page`] of [`Attempt`] |
 //! | `GET /runs/{run}/why` | | [`Story`] |
@@ -59,6 +64,7 @@
 
 mod alert;
 mod app;
+mod backfill;
 mod batch;
 mod job;
 mod overlap;
@@ -77,6 +83,7 @@ pub mod words;
 
 pub use alert::{Alarm, AlarmAck, Alert, AlertEmail, AlertRemoved, AlertSpec, AlertTested};
 pub use app::{App, AppPut, AppRate, TokenAsk, TokenMade, Valve};
+pub use backfill::{Backfill, BackfillAsk, BackfillCancel, BackfillPlan};
 pub use batch::{BATCH_MAX, Batch, BatchDone, Changed, JobChange, JobsNamed, Op};
 pub use job::{Http, Job, JobNow, JobSaved, JobSpec, Pause, Retry, Timeout, Trigger, Triggered};
 pub use overlap::{Overlap, OverlapRule};

@@ -126,12 +126,14 @@ impl World {
         let waited = upstream::applied(&self.store, part, &changes);
         let lived = self.checks.life.applied(part, &changes, &self.oracle);
         let begun = self.checks.rate.applied(part, &changes);
+        let filled = self.checks.backfills.applied(part, &changes);
         let split = self.checks.shards.applied(part, &changes, &self.oracle);
         self.note(begun);
         self.note(covered);
         self.note(missed);
         self.note(lived);
         self.note(split);
+        self.note(filled);
         self.note(waited);
         true
     }

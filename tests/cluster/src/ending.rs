@@ -54,6 +54,7 @@ impl World {
             Phase::Chaos | Phase::Over => {}
             Phase::Calm => {
                 self.check_on_time();
+                self.check_backfills();
                 self.phase = Phase::Ending;
                 self.phase_at = self.now;
                 self.at(0, Event::Pause);
@@ -96,6 +97,23 @@ impl World {
                     return self.note(Err(Rule::Quiescence.broken(text)));
                 }
             }
+        }
+    }
+
+    /// In a healed cluster no backfill waits for nothing.
+    fn check_backfills(&mut self) {
+        let walls: Vec<i64> = (0..SERVERS).map(|s| self.servers[s].clock.now(self.now).wall.0).collect();
+        let wall_ms = walls.iter().copied().min().unwrap_or(0);
+        let slack_ms = i64::try_from(self.scenario.wall_slack_ms()).unwrap_or(i64::MAX);
+        for partition in (0..PARTITIONS).map(PartitionId) {
+            let shown = self.snapshots.get(&partition).map(|snapshot| snapshot.backfills.clone()).unwrap_or_default();
+            let waits = |id| {
+                let found = shown.iter().find(|shown| shown.id == id);
+                found.is_some_and(|shown| matches!(shown.waits, None | Some(Why::Pace)))
+            };
+            let part = self.store.part(partition);
+            let verdict = self.checks.backfills.check_on_time(partition, part, waits, wall_ms, slack_ms);
+            self.note(verdict);
         }
     }
 

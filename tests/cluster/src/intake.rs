@@ -136,6 +136,8 @@ fn addressed(mut input: Input, to: ReplyTo) -> Input {
         | Input::Trigger { reply, .. }
         | Input::Kill { reply, .. }
         | Input::Rerun { reply, .. }
+        | Input::Backfill { reply, .. }
+        | Input::CancelBackfill { reply, .. }
         | Input::Freeze { reply, .. }
         | Input::Thaw { reply, .. }
         | Input::Register { reply, .. }

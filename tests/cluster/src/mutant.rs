@@ -59,6 +59,8 @@ impl Mutant {
                 In::BroadcastToAnyone,
                 In::QuorumShort,
                 In::UpstreamIgnored,
+                In::BackfillCursorLost,
+                In::BackfillPaceIgnored,
             ];
             all.extend(machine.map(Mutant::Machine));
         }

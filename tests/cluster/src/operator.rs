@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use rota_core::batch::{Origin, RunState};
 use rota_core::freeze::Missed;
-use rota_core::id::{AppId, JobId, PartitionId, RunId, Version};
+use rota_core::id::{AppId, BackfillId, JobId, PartitionId, RunId, Version};
 use rota_core::job::{
     Active, Calendar, Definition, Delivery, Dst, Gap, JobState, Misfire, Overlap, Retry, Route, Spec, Strategy, Target,
     Timeout, When,
 };
 use rota_core::misfire::{Pace, Policy};
 use rota_core::overlap::Mode;
-use rota_core::partition::{Input, ReplyTo, RerunOrder};
+use rota_core::partition::{BackfillOrder, Input, ReplyTo, RerunOrder};
 use rota_core::retry::{self, Backoff};
 use rota_core::route::Options;
 use rota_core::shards::{OnLoss, Success};
@@ -79,6 +79,9 @@ impl World {
         }
         let wait = self.dice.operator.wait(self.scenario.operator_us);
         self.at(wait, Event::Operate);
+        if self.dice.backfill.chance(self.scenario.backfill_ppm) {
+            self.operate_backfills();
+        }
         let what = self.dice.operator.below(100);
         match what {
             0..8 => self.create_after(1_000),
@@ -189,6 +192,54 @@ impl World {
         self.request_after(500, partition, input, Asked::Rerun(job, of));
     }
 
+    /// Asks for a range of the past to run, or for the end of what was asked for.
+    fn operate_backfills(&mut self) {
+        let open = self.open_backfills();
+        if !open.is_empty() && self.dice.backfill.chance(200_000) {
+            let (partition, backfill) = *self.dice.backfill.pick(&open);
+            return self.cancel_backfill(partition, backfill);
+        }
+        let living = |(partition, part): (PartitionId, &crate::store::Part)| {
+            let jobs = part.jobs.values().filter(|j| j.current.state != JobState::Deleted);
+            jobs.map(move |j| (partition, j.current.id)).collect::<Vec<_>>()
+        };
+        let all: Vec<(PartitionId, JobId)> = self.store.parts().flat_map(living).collect();
+        if all.is_empty() {
+            return;
+        }
+        let rng = &mut self.dice.backfill;
+        let (partition, job) = *rng.pick(&all);
+        let current = &self.store.part(partition).jobs[&job].current;
+        let version = Version(current.version.0 + u32::from(rng.chance(20_000)));
+        let now_ms = WALL_ZERO_MS + (self.now / 1_000) as i64;
+        let to = UnixMs(now_ms - rng.between(0, 60_000) as i64 + 2_000);
+        let from = UnixMs(to.0 - rng.between(1, 240_000) as i64);
+        let schedule = current.compile().ok().and_then(|job| job.schedule);
+        let slots = schedule.map(|schedule| schedule.between(UnixMs(from.0 - 1), UnixMs(to.0 - 1)).count() as u64);
+        let pace = Pace { runs: *rng.pick(&[1, 2, 10, 300]), per_ms: *rng.pick(&[1_000, 1_000, 5_000]) };
+        let parallel = *rng.pick(&[None, None, Some(1), Some(2)]);
+        let (by, reason, request_id) = (Arc::from("fay"), None, None);
+        let total = slots.unwrap_or(0);
+        let order = BackfillOrder { job, version, from, to, total, pace, parallel, by, reason, request_id };
+        let input = Input::Backfill { order: Box::new(order), reply: ReplyTo(0) };
+        self.request_after(500, partition, input, Asked::Backfill(job));
+    }
+
+    fn cancel_backfill(&mut self, partition: PartitionId, backfill: BackfillId) {
+        let kills = self.dice.backfill.chance(500_000);
+        let input = Input::CancelBackfill { backfill, kills, by: Arc::from("fay"), reply: ReplyTo(0) };
+        self.request_after(500, partition, input, Asked::CancelBackfill(backfill));
+    }
+
+    /// Backfills that have not ended.
+    pub(crate) fn open_backfills(&self) -> Vec<(PartitionId, BackfillId)> {
+        let open = |(partition, part): (PartitionId, &crate::store::Part)| {
+            let open = part.backfills.values().filter(|backfill| backfill.is_open());
+            open.map(|backfill| (partition, backfill.id)).collect::<Vec<_>>()
+        };
+        self.store.parts().flat_map(open).collect()
+    }
+
     fn freeze(&mut self) {
         let app = 1 + self.dice.operator.below(u64::from(URL_APP)) as u32;
         let partition = partition_of(app);
@@ -248,9 +299,13 @@ impl World {
         self.request_after(500, partition, Input::Kill { run, shard: None, reply: ReplyTo(0) }, Asked::Kill(run));
     }
 
-    /// Pauses whatever is enabled, and looks again soon.
+    /// Pauses whatever is enabled, cancels whatever fills the past, and looks again soon.
     pub(crate) fn pause_all(&mut self) {
-        let mut is_done = true;
+        let open = self.open_backfills();
+        let mut is_done = open.is_empty();
+        for (partition, backfill) in open {
+            self.cancel_backfill(partition, backfill);
+        }
         for partition in 0..crate::scenario::PARTITIONS {
             let partition = PartitionId(partition);
             let enabled = |j: &&crate::store::JobRow| j.current.state == JobState::Enabled;

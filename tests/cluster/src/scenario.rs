@@ -56,6 +56,8 @@ pub struct Scenario {
     pub operator_us: Micros,
     /// Whether operators freeze and thaw.
     pub freezes: bool,
+    /// How often an operator, whenever there is one, asks for a range of the past to run.
+    pub backfill_ppm: u64,
     /// Whether jobs have misfire policies of their own.
     pub misfires: bool,
     /// Mean time for which a server that crashed is gone.
@@ -171,6 +173,7 @@ impl Scenario {
             misfires: rng.below(2) == 0,
             absent_us: ms(*rng.pick(&[3_000, 3_000, 3_000, 25_000])),
             rates: (0..6).map(|_| rates(&mut rng)).collect(),
+            backfill_ppm: *rng.pick(&[0, 0, 100_000, 400_000]),
         }
     }
 

@@ -8,10 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use std::sync::Arc;
 
-use rota_core::batch::{Attempt, AttemptState, Batch, Exception, Loaded, OpenRun, Origin, Rerun, Row, Run, Shards};
+use rota_core::backfill::Backfill;
+use rota_core::batch::{
+    Attempt, AttemptState, Batch, Exception, Loaded, OpenBackfill, OpenRun, Origin, Rerun, Row, Run, Shards,
+};
 use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{
-    AppId, AttemptId, Block, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId, id_floor,
+    AppId, AttemptId, BackfillId, Block, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId,
+    id_floor,
 };
 use rota_core::job::{Definition, JobState};
 use rota_core::time::UnixMs;
@@ -90,6 +94,10 @@ pub struct Part {
     pub merged: BTreeMap<RunId, RunId>,
     /// What is known of the shards of runs.
     pub shards: BTreeMap<RunId, Arc<Shards>>,
+    /// Backfills.
+    pub backfills: BTreeMap<BackfillId, Backfill>,
+    /// Which backfill a run belongs to.
+    pub backfill_runs: BTreeMap<RunId, BackfillId>,
     /// Freezes.
     pub freezes: BTreeMap<u64, Freeze>,
     /// Runs that are not closed, by job.
@@ -121,6 +129,8 @@ pub struct Changes {
     pub workers_set: BTreeSet<WorkerId>,
     /// Exceptions as they were before they were set.
     pub exceptions: Vec<(JobId, Option<Exception>)>,
+    /// Backfills that were asked for, or whose rows were set.
+    pub backfills: Vec<BackfillId>,
 }
 
 /// What became of a batch.
@@ -260,7 +270,15 @@ impl Part {
             open,
             covered: covered.into_iter().collect(),
             freezes: self.freezes.values().cloned().collect(),
+            backfills: self.backfills.values().filter(|b| b.is_open()).map(|b| self.open_backfill(b)).collect(),
         })
+    }
+
+    fn open_backfill(&self, backfill: &Backfill) -> OpenBackfill {
+        let job = &self.jobs[&backfill.job];
+        let is_current = job.current.version == backfill.version && job.current.state != JobState::Deleted;
+        let definition = (!is_current).then(|| job.versions[&backfill.version].clone());
+        OpenBackfill { backfill: backfill.clone(), definition }
     }
 
     fn open_run(&self, id: RunId) -> OpenRun {
@@ -274,6 +292,7 @@ impl Part {
             is_listed: self.listed.contains(&id),
             rerun: self.reruns.get(&id).cloned(),
             shards: self.shards.get(&id).cloned(),
+            backfill: self.backfill_runs.get(&id).copied(),
         }
     }
 
@@ -327,6 +346,16 @@ impl Part {
                 if before.is_some_and(|before| !is_kept(&before)) {
                     return Err(Rule::Shards.broken(format!("what was known of the shards of {} changes", shards.run)));
                 }
+            }
+            Row::Backfill(backfill) => {
+                let before = self.backfills.insert(backfill.id, (**backfill).clone());
+                if before.is_some_and(|before| !before.is_open()) {
+                    return Err(Rule::Backfill.broken(format!("backfill {} had ended, and is set", backfill.id)));
+                }
+                changes.backfills.push(backfill.id);
+            }
+            Row::BackfillRun { run, backfill } => {
+                self.backfill_runs.insert(*run, *backfill);
             }
             Row::Freeze(freeze) => {
                 self.freezes.insert(freeze.id, (**freeze).clone());

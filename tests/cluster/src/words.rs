@@ -92,6 +92,14 @@ fn row(row: &Row) -> String {
         Row::Merged { run, into } => format!("{run} is merged into {into}"),
         Row::Shards(shards) => format!("{} has shards of {:?}, {:?}", shards.run, shards.workers, shards.settled),
         Row::Freeze(freeze) => format!("{freeze:?}"),
+        Row::Backfill(b) => {
+            let (state, next) = (b.state(), b.next.map(|next| next.to_string()));
+            format!(
+                "backfill {} of job {} v{} is {state}: {}/{}, next {next:?}",
+                b.id, b.job, b.version, b.made, b.total
+            )
+        }
+        Row::BackfillRun { run, backfill } => format!("{run} is of backfill {backfill}"),
         Row::JobState { job, state, at, .. } => format!("job {job} {state:?} at {at}"),
         Row::Worker { worker, state } => format!("w{}.{} {}", worker.id, worker.incarnation, state.word()),
         Row::WorkerState { worker, state } => format!("w{worker} {}", state.word()),

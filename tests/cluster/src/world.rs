@@ -7,6 +7,7 @@ use rota_core::id::{AppId, AttemptId, Epoch, JobId, PartitionId, WorkerId};
 use rota_core::partition::{AskUpstream, Machine};
 use rota_core::worker::App;
 
+use crate::check::backfill::Backfills;
 use crate::check::coverage::Coverage;
 use crate::check::life::Life;
 use crate::check::loss::{Heard, Loss};
@@ -102,6 +103,8 @@ pub struct Dice {
     pub shards: Rng,
     /// Upstream jobs, and those who look at them.
     pub upstream: Rng,
+    /// Backfills.
+    pub backfill: Rng,
 }
 
 /// The checks that keep something.
@@ -116,6 +119,8 @@ pub struct Checks {
     pub loss: Loss,
     /// What is missed.
     pub misfires: Misfires,
+    /// Ranges of the past.
+    pub backfills: Backfills,
     /// How fast dispatches begin.
     pub rate: crate::check::rate::Rate,
     /// State changes of jobs, for the recount.
@@ -216,6 +221,7 @@ impl World {
             chaos: Rng::new(seed, 5),
             shards: Rng::new(seed, 7),
             upstream: Rng::new(seed, 6),
+            backfill: Rng::new(seed, 8),
         };
         let servers = (0..SERVERS).map(|_| server(&scenario, &mut dice.chaos)).collect();
         let slack_ms = scenario.wall_slack_ms();
@@ -230,6 +236,7 @@ impl World {
             shards: Shards::new(scenario.send_credits),
             loss: Loss::new(scenario.timing, slack_ms),
             misfires: Misfires::new(&scenario),
+            backfills: Backfills::new(scenario.every.clock_step > 0),
             rate: crate::check::rate::Rate::new(scenario.every.clock_step > 0),
             history: Vec::new(),
         };

@@ -40,6 +40,8 @@ fn planted_bugs_are_caught() {
     check(Mutant::Machine(In::BroadcastToAnyone), &[Rule::Shards]);
     check(Mutant::Machine(In::QuorumShort), &[Rule::Terminal]);
     check(Mutant::Machine(In::UpstreamIgnored), &[Rule::Upstream]);
+    check(Mutant::Machine(In::BackfillCursorLost), &[Rule::Backfill]);
+    check(Mutant::Machine(In::BackfillPaceIgnored), &[Rule::Backfill]);
     check(Mutant::StaleOwnerSends, &[Rule::SendRests]);
     check(Mutant::IdsFromRestoredCounter, &[Rule::Ids]);
     check(Mutant::StoreDoesNotFence, &[Rule::Term]);

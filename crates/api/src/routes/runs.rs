@@ -12,6 +12,7 @@ use crate::{held, runs};
 
 const STATE: Arg = Arg::new("state", Shape::Word(RunState::ALL), "only in this state");
 const ORIGIN: Arg = Arg::new("origin", Shape::Word(Origin::ALL), "only what was made by this");
+const BACKFILL: Arg = Arg::new("backfill", Shape::Text, "only of this backfill, as printed; pages may be short");
 const SINCE: Arg =
     Arg::new("since", Shape::Instant, "only what was decided since: an instant, or a duration back from now");
 const OF_SHARD: Arg = Arg::new("shard", Shape::Number { min: 0, max: u32::MAX as u64 }, "only of this shard, from 0");
@@ -31,8 +32,9 @@ pub(super) fn entries() -> Vec<Endpoint> {
         get("list_runs", "/runs", runs::list)
             .says("Lists runs, and rows that say why slots had none, newest first.")
             .opens(Opens::Readers)
-            .args(&[JOB, APP, STATE, ORIGIN, SINCE, AFTER, LIMIT])
-            .refuses(&[Code::AppUnknown, Code::JobUnknown, Code::RunUnknown, Code::RunAmbiguous])
+            .args(&[JOB, APP, STATE, ORIGIN, BACKFILL, SINCE, AFTER, LIMIT])
+            .refuses(&[Code::AppUnknown, Code::JobUnknown, Code::BackfillUnknown])
+            .refuses(&[Code::RunUnknown, Code::RunAmbiguous])
             .answers(200, "runs", page::<rest::Run>()),
         get("watch_runs", "/runs/stream", runs::watch)
             .says("Tells of runs as they change, from now on.")

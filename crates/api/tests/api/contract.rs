@@ -165,9 +165,14 @@ fn entries(document: &Value) -> Vec<(String, String, Value)> {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             let mut filled = path.clone();
-            for (part, value) in
-                [("{job}", "tick"), ("{name}", "etl"), ("{run}", "r00000000000"), ("{worker}", "1"), ("{version}", "1")]
-            {
+            for (part, value) in [
+                ("{job}", "tick"),
+                ("{name}", "etl"),
+                ("{run}", "r00000000000"),
+                ("{backfill}", "b0"),
+                ("{worker}", "1"),
+                ("{version}", "1"),
+            ] {
                 filled = filled.replace(part, value);
             }
             if let Some(open) = filled.find('{') {
@@ -257,8 +262,8 @@ async fn every_example_of_a_body_is_well_formed() {
         let (status, answer) = world.call(&method, &path, token, body).await;
         // An edit is refused for its name: the job in the example has its own.
         let is_other_job = answer["field"] == "name" && answer["message"] == "the job is called `tick`";
-        // And no run is there to be run again.
-        let is_other_run = answer["code"] == "run_unknown";
+        // And no run is there to be run again, no backfill to be cancelled.
+        let is_other_run = answer["code"] == "run_unknown" || answer["code"] == "backfill_unknown";
         // Nor is there an alarm that somebody could care for.
         let is_other_alert = answer["code"] == "alert_unknown";
         let is_beside = is_other_job || is_other_run || is_other_alert;

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "all of this is test code")]
 
 mod access;
+mod backfills;
 mod backup;
 mod conditions;
 mod contract;

@@ -15,7 +15,8 @@ impl Machine {
         self.check_loads()?;
         self.check_pending()?;
         self.check_jobs()?;
-        self.check_places()
+        self.check_places()?;
+        self.check_backfills()
     }
 
     fn check_runs(&self) -> Result<(), String> {

@@ -80,6 +80,10 @@ pub enum Mutant {
     QuorumShort,
     /// Slots fire whatever their upstream jobs do.
     UpstreamIgnored,
+    /// Where a backfill stands is not durable with the rows that it made.
+    BackfillCursorLost,
+    /// A backfill makes its runs as fast as it can.
+    BackfillPaceIgnored,
 }
 
 /// Whether a fault is planted; constant `false` in every shipped build.

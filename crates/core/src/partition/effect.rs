@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::message::ReplyTo;
 use super::snapshot::Snapshot;
 use crate::batch::{Batch, Origin};
-use crate::id::{AppId, AttemptId, Epoch, Incarnation, JobId, RunId, Version};
+use crate::id::{AppId, AttemptId, BackfillId, Epoch, Incarnation, JobId, RunId, Version};
 use crate::job::{Body, JobState};
 use crate::time::{Mono, UnixMs};
 use crate::upstream::Edge;
@@ -144,6 +144,13 @@ pub enum Answer {
         /// What stands for it.
         into: RunId,
     },
+    /// The backfill is durable; its runs follow.
+    Backfilling(BackfillId),
+    /// The backfill makes no more runs, durably.
+    BackfillCancelled {
+        /// How many of its runs are open, or were just before they were killed.
+        open: u64,
+    },
     /// The freeze is durable.
     Frozen {
         /// Whether it was not frozen before.
@@ -176,6 +183,8 @@ impl Answer {
             Answer::Triggered(run) | Answer::Queued(run) | Answer::Merged { run, .. } => Some(*run),
             Answer::Defined { .. }
             | Answer::StateSet { .. }
+            | Answer::Backfilling(_)
+            | Answer::BackfillCancelled { .. }
             | Answer::Frozen { .. }
             | Answer::Thawed { .. }
             | Answer::Killing

@@ -27,6 +27,17 @@ impl Budget {
     pub(super) fn new(server: u32) -> Budget {
         Budget { apps: BTreeMap::new(), server }
     }
+
+    /// Shards that the server may still admit in this pass.
+    pub(super) fn server_left(&self) -> u32 {
+        self.server
+    }
+
+    /// So many shards enter, of an app that has so many left.
+    pub(super) fn spend(&mut self, app: AppId, left: u32, shards: u32) {
+        self.apps.insert(app, left.saturating_sub(shards));
+        self.server = self.server.saturating_sub(shards);
+    }
 }
 
 /// What became of a slot.
@@ -71,8 +82,7 @@ impl Machine {
                 Err(why) => return Considered::Held(why),
             },
         };
-        budget.apps.insert(app, left.saturating_sub(shards));
-        budget.server = budget.server.saturating_sub(shards);
+        budget.spend(app, left, shards);
         self.begin_slot(now, ix, slot, verdict, first);
         Considered::Covered
     }

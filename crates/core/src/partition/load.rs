@@ -12,7 +12,7 @@ use super::config::Config;
 use super::runs::{Attempt, Cause, Life, Phase, Run, Shard};
 use super::settle::Place;
 use super::timer::Timer;
-use super::{Machine, ahead, fleet, freeze, jobs, pipeline, planted, publish, runs, timer};
+use super::{Machine, ahead, backfill, fleet, freeze, jobs, pipeline, planted, publish, runs, timer};
 use crate::batch::{self, AttemptState, Exception, Loaded, OpenRun, Origin, RunState};
 use crate::id::{Block, JobId, RunId, WorkerId};
 use crate::job::{Body, Definition, Delivery, Job, JobState, Overlap, Policy, Retry, Target, Timeout};
@@ -54,6 +54,7 @@ impl Machine {
             ahead: ahead::Ahead::new(fired_max, loaded.mark),
             touched: Vec::new(),
             freezes: freeze::Freezes::new(loaded.freezes),
+            backfills: backfill::Backfills::default(),
             asks: Vec::new(),
             stats: publish::Stats::new(),
         };
@@ -71,6 +72,9 @@ impl Machine {
         let exceptions: BTreeMap<JobId, Exception> = loaded.exceptions.into_iter().collect();
         for definition in &loaded.jobs {
             machine.load_job(now, definition, exceptions.get(&definition.id).copied());
+        }
+        for open in loaded.backfills {
+            machine.load_backfill(now, open);
         }
         let mut open = loaded.open;
         open.sort_by_key(|open| open.run.id);
@@ -160,7 +164,7 @@ impl Machine {
     }
 
     fn load_run(&mut self, now: Now, open: OpenRun) {
-        let OpenRun { run, attempts, definition, is_listed, rerun, shards: noted } = open;
+        let OpenRun { run, attempts, definition, is_listed, rerun, shards: noted, backfill } = open;
         let (policy, body) = self.origin_of(&run, definition.as_ref());
         let pool = self.fleet.pool_of(run.app, &policy, &body.target, now.mono);
         let id = run.id;
@@ -206,6 +210,9 @@ impl Machine {
             }
         }
         self.runs.runs.insert(id, live);
+        if let Some(backfill) = backfill {
+            self.backfills.enter(backfill, id);
+        }
         self.watch_run(now, id, run.at);
         if !is_listed {
             self.runs.add_young(id, now.mono.plus(limits::LONG_RUN_MS));

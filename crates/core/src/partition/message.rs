@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::batch::Origin;
 use crate::freeze::Missed;
-use crate::id::{AppId, AttemptId, Block, Incarnation, JobId, RunId, Seq, Version, WorkerId};
+use crate::id::{AppId, AttemptId, BackfillId, Block, Incarnation, JobId, RunId, Seq, Version, WorkerId};
 use crate::job::{Definition, JobState};
 use crate::label::Labels;
+use crate::misfire::Pace;
 use crate::time::UnixMs;
 use crate::why::Why;
 use crate::worker::{App, Registration};
@@ -70,6 +71,24 @@ pub enum Input {
     Rerun {
         /// What.
         order: Box<RerunOrder>,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// Run a job for all its slots in a range of the past.
+    Backfill {
+        /// What.
+        order: Box<BackfillOrder>,
+        /// Who waits.
+        reply: ReplyTo,
+    },
+    /// Make no more runs of a backfill.
+    CancelBackfill {
+        /// The backfill.
+        backfill: BackfillId,
+        /// Whether its open runs are killed; else they go on.
+        kills: bool,
+        /// Who wants it.
+        by: Arc<str>,
         /// Who waits.
         reply: ReplyTo,
     },
@@ -204,6 +223,31 @@ pub struct RerunOrder {
     pub reused: Vec<u32>,
     /// Whose each shard of a broadcast was, if shards of it are left out: the others stay theirs.
     pub workers: Vec<WorkerId>,
+    /// The reserved request that this answers, if there is one.
+    pub request_id: Option<Arc<str>>,
+}
+
+/// A range of the past that shall run. Whoever orders it has counted its slots.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BackfillOrder {
+    /// The job.
+    pub job: JobId,
+    /// Its version, whose slots were counted and will run; refused if the job has another by now.
+    pub version: Version,
+    /// The first instant of the range.
+    pub from: UnixMs,
+    /// The first instant after it, not later than now.
+    pub to: UnixMs,
+    /// How many slots the range has, from 1 to [`crate::limits::BACKFILL_SLOTS_MAX`].
+    pub total: u64,
+    /// How fast its runs are made.
+    pub pace: Pace,
+    /// How many of its runs may be open at once; none for any number.
+    pub parallel: Option<u32>,
+    /// Who wants it.
+    pub by: Arc<str>,
+    /// What for, in their words.
+    pub reason: Option<Arc<str>>,
     /// The reserved request that this answers, if there is one.
     pub request_id: Option<Arc<str>>,
 }

@@ -14,6 +14,7 @@
 
 mod admit;
 mod ahead;
+mod backfill;
 mod calls;
 mod check;
 mod config;
@@ -49,8 +50,12 @@ pub use config::Config;
 #[cfg(feature = "mutants")]
 pub use config::Mutant;
 pub use effect::{Answer, AskUpstream, Dispatch, Effect, Enquiry};
-pub use message::{Beat, CancelAnswer, Holder, Input, Outcome, ProbeAnswer, ReplyTo, Report, RerunOrder, SendOutcome};
-pub use snapshot::{DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, ValveState, Waiting, Worker};
+pub use message::{
+    BackfillOrder, Beat, CancelAnswer, Holder, Input, Outcome, ProbeAnswer, ReplyTo, Report, RerunOrder, SendOutcome,
+};
+pub use snapshot::{
+    Backfilling, DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, ValveState, Waiting, Worker,
+};
 
 use requests::Author;
 
@@ -97,6 +102,7 @@ pub struct Machine {
     /// Jobs whose exception may have to change with this batch.
     touched: Vec<jobs::JobIx>,
     freezes: freeze::Freezes,
+    backfills: backfill::Backfills,
     /// What the next turn asks about upstream jobs.
     asks: Vec<AskUpstream>,
     stats: publish::Stats,
@@ -138,6 +144,10 @@ impl Machine {
                 self.trigger(now, job, param, request_id, origin, reply, out);
             }
             Input::Rerun { order, reply } => self.rerun(now, *order, reply, out),
+            Input::Backfill { order, reply } => self.backfill(now, *order, reply, out),
+            Input::CancelBackfill { backfill, kills, by, reply } => {
+                self.cancel_backfill(now, backfill, kills, by, reply, out);
+            }
             Input::Freeze { app, by, reason, reply } => self.freeze(app, now, by, reason, reply, out),
             Input::Thaw { app, by, missed, reply } => self.thaw(app, now, by, missed, reply, out),
             Input::Kill { run, shard: None, reply } => self.kill(now, run, reply, out),
@@ -235,8 +245,11 @@ impl Machine {
         for at in [self.timers.next(), self.runs.next_listing()].into_iter().flatten() {
             wake = wake.min(at.since(now.mono));
         }
-        if let Some(ms) = self.freezes.wake_in(now.mono) {
-            wake = wake.min(ms);
+        if self.pipeline.has_room() && self.clock.is_good() {
+            // Looked at in a pass, and there is none before the next `Committed`, and no such look by a suspect clock.
+            for ms in [self.freezes.wake_in(now.mono), self.backfills.wake_in(now.mono)].into_iter().flatten() {
+                wake = wake.min(ms);
+            }
         }
         wake
     }

@@ -112,6 +112,7 @@ impl Machine {
             attempts_open: self.runs.attempts.values().filter(|attempt| !attempt.has_ended()).count() as u64,
             in_doubt: self.runs.in_doubt,
             runs_open: self.runs.runs.values().filter(|run| !run.state.is_terminal()).count() as u64,
+            backfills: self.backfills.shown(),
             valves: self.valves(now),
             next: self.jobs.upcoming().take(NEXT_MAX).map(|(slot, live)| (live.id, slot)).collect(),
             broken: self.stats.broken.clone(),

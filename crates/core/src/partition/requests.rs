@@ -332,6 +332,7 @@ impl Machine {
         }
         let job = self.jobs.get(ix).id;
         self.set_exception(ix, None);
+        self.drop_backfills(now, job, &author.by);
         self.pipeline.write(author.sets(job, JobState::Deleted, until));
         self.stats.broken.retain(|(broken, _)| *broken != job);
         self.jobs.forget(ix);

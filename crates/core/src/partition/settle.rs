@@ -265,6 +265,7 @@ impl Machine {
             self.jobs.get_mut(ix).holders -= 1;
             self.leave_place(ix, &run);
         }
+        self.leave_backfill(&run);
     }
 
     /// A worker says how an attempt ended.

@@ -2,7 +2,7 @@
 
 use crate::batch::{AttemptState, RunState};
 use crate::freeze::Freeze;
-use crate::id::{AppId, AttemptId, Incarnation, JobId, PartitionId, RunId, WorkerId};
+use crate::id::{AppId, AttemptId, BackfillId, Incarnation, JobId, PartitionId, RunId, WorkerId};
 use crate::label::Labels;
 use crate::time::UnixMs;
 use crate::why::Why;
@@ -36,6 +36,8 @@ pub struct Snapshot {
     pub in_doubt: u64,
     /// Open runs.
     pub runs_open: u64,
+    /// Backfills that have not ended, oldest first.
+    pub backfills: Vec<Backfilling>,
     /// What stands between apps and their dispatches; those to which nothing applies are absent.
     pub valves: Vec<ValveState>,
     /// The next slots, soonest first, at most 20.
@@ -142,6 +144,21 @@ pub struct Held {
     pub why: Why,
     /// Since when.
     pub since: UnixMs,
+}
+
+/// A backfill that has not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backfilling {
+    /// The backfill.
+    pub id: BackfillId,
+    /// Its job.
+    pub job: JobId,
+    /// Slots of it that have a row.
+    pub made: u64,
+    /// Its runs that are open, or still hold a place.
+    pub open: u64,
+    /// Why it makes no run now.
+    pub waits: Option<Why>,
 }
 
 /// A shard of an admitted run that waits.

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own set-up")]
 
 mod attempts;
+mod backfill;
 mod clock;
 mod edits;
 mod freeze;

@@ -192,7 +192,7 @@ mod tests {
         fn send()(
             (attempt, run, epoch, incarnation) in any::<(u64, u64, u64, u64)>(),
             (shard, shards, no, job, version) in any::<(u32, u32, u32, u32, u32)>(),
-            origin in prop_oneof![Just(Origin::Schedule), Just(Origin::Manual), Just(Origin::Api), Just(Origin::Rerun)],
+            origin in prop_oneof![Just(Origin::Schedule), Just(Origin::Manual), Just(Origin::Api), Just(Origin::Rerun), Just(Origin::Backfill)],
             slot in -4_000_000_000_000i64..40_000_000_000_000,
             zone in zone(),
             name in text(),

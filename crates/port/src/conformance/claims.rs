@@ -97,9 +97,11 @@ fn write_everything(bench: &mut Bench) -> Loaded {
             is_listed: true,
             rerun: None,
             shards: None,
+            backfill: None,
         }],
         covered: vec![],
         freezes: vec![],
+        backfills: vec![],
     }
 }
 

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use rota_core::batch::{Origin, Rerun, Row, Run, RunState, SettledShard, Shards};
+use rota_core::backfill::{Backfill, End};
+use rota_core::batch::{OpenBackfill, Origin, Rerun, Row, Run, RunState, SettledShard, Shards};
 use rota_core::freeze::{Freeze, Missed, Thaw};
-use rota_core::id::{JobId, RunId, Version, WorkerId};
+use rota_core::id::{BackfillId, JobId, RunId, Version, WorkerId};
 use rota_core::job::JobState;
+use rota_core::misfire::Pace;
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 
 use super::Open;
 use super::fixture::{Bench, ID, JUDGED, T, definition, row, success};
-use crate::history::{Covered, JobStanding, StateFilter};
+use crate::history::{BackfillFilter, Covered, JobStanding, StateFilter};
+use crate::query::RunFilter;
 
 fn frozen(id: u64, thaw: Option<Missed>) -> Freeze {
     let thaw = thaw.map(|missed| Thaw { until: T.plus_ms(9), at: T.plus_ms(8), by: "eve".into(), missed });
@@ -117,6 +120,70 @@ pub fn reruns_are_linked(open: Open<'_>) {
     assert_eq!(bench.query.rerun(run.id).unwrap(), Some(rerun));
     assert_eq!(bench.query.rerun(RunId(ID)).unwrap(), None);
     assert_eq!(bench.query.reruns_of(RunId(ID)).unwrap(), [run.id]);
+}
+
+/// A backfill is found by whoever claims next until it has ended, with the version that it runs, and so are its runs.
+pub fn backfills_are_kept(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let (settle, report) = (bench.job("settle"), bench.job("report"));
+    let backfill = |id: u64, job| Backfill {
+        id: BackfillId(ID + id),
+        job,
+        version: Version(1),
+        from: T.plus_ms(-10_000),
+        to: T,
+        next: Some(T.plus_ms(-5_000)),
+        made: 5,
+        total: 10,
+        pace: Pace { runs: 30, per_ms: 60_000 },
+        parallel: None,
+        at: T,
+        by: "ann".into(),
+        reason: None,
+        end: None,
+    };
+    let first = Backfill { parallel: Some(3), reason: Some("the price was wrong".into()), ..backfill(0, settle) };
+    let other = backfill(1, report);
+    let runs = [5, 6, 7].map(|n| Run { origin: Origin::Backfill, ..bench.run(n, settle) });
+    let linked = |n: usize| Row::BackfillRun { run: runs[n].id, backfill: first.id };
+    let rows: Vec<Row> = runs.iter().map(row).chain([linked(0), linked(1), linked(2)]).collect();
+    bench.commit(vec![Row::Backfill(Box::new(first.clone())), Row::Backfill(Box::new(other.clone()))]);
+    bench.commit([rows, vec![success(&runs[1])]].concat());
+    bench.commit(vec![Row::Definition(Box::new(definition(settle, 2, bench.app, "settle")))]);
+    let loaded = bench.claim();
+    let old = Some(definition(settle, 1, bench.app, "settle"));
+    let expected = [(first.clone(), old), (other.clone(), None)];
+    let expected = expected.map(|(backfill, definition)| OpenBackfill { backfill, definition });
+    assert_eq!(loaded.backfills, expected);
+    assert_eq!(loaded.open.iter().map(|open| open.backfill).collect::<Vec<_>>(), [Some(first.id), Some(first.id)]);
+
+    let done = Backfill { next: None, made: 10, end: Some(End::Done { at: T.plus_ms(9) }), ..first.clone() };
+    let why = Why::CancelledByUser;
+    let cancelled = Backfill { end: Some(End::Cancelled { at: T.plus_ms(8), by: "eve".into(), why }), ..other };
+    bench.commit(vec![Row::Backfill(Box::new(done.clone()))]);
+    assert_eq!(bench.claim().backfills, expected[1..]);
+    bench.commit(vec![Row::Backfill(Box::new(cancelled.clone()))]);
+    let bench = bench.reopen(open);
+    assert_eq!(bench.loaded.backfills, []);
+    assert_eq!(bench.query.backfill(done.id).unwrap(), Some(done.clone()));
+    assert_eq!(bench.query.backfill(BackfillId(7)).unwrap(), None);
+    let list = |filter| bench.query.backfills(&BackfillFilter { limit: 9, ..filter }).unwrap();
+    assert_eq!(list(BackfillFilter::default()), [cancelled.clone(), done.clone()]);
+    assert_eq!(list(BackfillFilter { job: Some(report), ..BackfillFilter::default() }), [cancelled.clone()]);
+    assert_eq!(list(BackfillFilter { before: Some(cancelled.id), ..BackfillFilter::default() }), [done]);
+    assert_eq!(list(BackfillFilter { is_open: true, ..BackfillFilter::default() }), []);
+    assert_eq!(bench.query.backfill_of(runs[2].id).unwrap(), Some(first.id));
+    assert_eq!(bench.query.backfill_of(RunId(ID)).unwrap(), None);
+    let of = |filter: RunFilter| {
+        let (found, next) = bench.query.backfill_runs(first.id, &filter).unwrap();
+        (found.iter().map(|run| run.id.0 - ID).collect::<Vec<_>>(), next)
+    };
+    assert_eq!(of(RunFilter { limit: 9, ..RunFilter::default() }), (vec![7, 6, 5], None));
+    assert_eq!(of(RunFilter { limit: 2, ..RunFilter::default() }), (vec![7, 6], Some(runs[1].id)));
+    let rest = RunFilter { limit: 2, before: Some(runs[1].id), ..RunFilter::default() };
+    assert_eq!(of(rest), (vec![5], None));
+    let good = RunFilter { limit: 9, state: Some(RunState::Success), ..RunFilter::default() };
+    assert_eq!(of(good), (vec![6], None));
 }
 
 /// Which run stands for a merged one.

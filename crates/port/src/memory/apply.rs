@@ -105,6 +105,14 @@ impl State {
                 self.freezes.insert((batch.partition, freeze.id), (**freeze).clone());
                 Ok(())
             }
+            Row::Backfill(backfill) => {
+                self.backfills.insert(backfill.id, (batch.partition, (**backfill).clone()));
+                Ok(())
+            }
+            Row::BackfillRun { run, backfill } => {
+                self.backfill_runs.insert(*run, *backfill);
+                Ok(())
+            }
             Row::Listed { run, is_open } => {
                 if *is_open {
                     self.listed.insert(*run, batch.partition);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rota_core::batch::{Loaded, OpenRun, Origin, Run};
+use rota_core::batch::{Loaded, OpenBackfill, OpenRun, Origin, Run};
 use rota_core::freeze::Freeze;
-use rota_core::id::{JobId, PartitionId, RunId};
+use rota_core::id::{JobId, PartitionId, RunId, Version};
 use rota_core::job::{Definition, JobState};
 use rota_core::limits;
 use rota_core::time::UnixMs;
@@ -56,6 +56,7 @@ impl State {
             open: self.candidates(partition).filter_map(|run| self.open_run(run)).collect(),
             covered: self.covered(partition, header.mark),
             freezes: self.freezes_of(partition),
+            backfills: self.open_backfills(partition),
         }
     }
 
@@ -89,21 +90,31 @@ impl State {
         is_open.then(|| OpenRun {
             run: run.clone(),
             attempts: self.attempts_of(run.id).cloned().collect(),
-            definition: self.older_definition(run),
+            definition: self.older_definition(run.job, run.version),
             is_listed: self.listed.contains_key(&run.id),
             rerun: self.reruns.get(&run.id).cloned(),
             shards: self.shards.get(&run.id).cloned(),
+            backfill: self.backfill_runs.get(&run.id).copied(),
         })
     }
 
-    /// The definition that made a run, if it is not among the current ones of living jobs.
-    fn older_definition(&self, run: &Run) -> Option<Definition> {
-        let versions = self.jobs.get(&run.job)?;
+    /// A version of a job, if it is not the current one of a living job.
+    fn older_definition(&self, job: JobId, version: Version) -> Option<Definition> {
+        let versions = self.jobs.get(&job)?;
         let current = versions.last()?;
-        if current.version == run.version && current.state != JobState::Deleted {
+        if current.version == version && current.state != JobState::Deleted {
             return None;
         }
-        versions.iter().find(|definition| definition.version == run.version).cloned()
+        versions.iter().find(|definition| definition.version == version).cloned()
+    }
+
+    fn open_backfills(&self, partition: PartitionId) -> Vec<OpenBackfill> {
+        let ours = self.backfills.values().filter(|(of, backfill)| *of == partition && backfill.is_open());
+        let open = ours.map(|(_, backfill)| OpenBackfill {
+            backfill: backfill.clone(),
+            definition: self.older_definition(backfill.job, backfill.version),
+        });
+        open.collect()
     }
 
     fn covered(&self, partition: PartitionId, mark: UnixMs) -> Vec<(JobId, UnixMs)> {

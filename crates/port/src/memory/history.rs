@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
+use rota_core::backfill::Backfill;
 use rota_core::batch::{Rerun, Run, Shards};
 use rota_core::freeze::Freeze;
-use rota_core::id::{JobId, PartitionId, RunId, Version};
+use rota_core::id::{BackfillId, JobId, PartitionId, RunId, Version};
 use rota_core::job::Definition;
 
 use super::MemoryStore;
-use crate::history::{COVERED_MAX, Covered, History, JobStanding, PAST_MAX, Standing, StateChange, StateFilter, Term};
+use crate::history::{
+    BackfillFilter, COVERED_MAX, Covered, History, JobStanding, PAST_MAX, Standing, StateChange, StateFilter, Term,
+};
+use crate::query::{RUNS_MAX, RunFilter};
 use crate::store::Error;
 
 const MAX: usize = PAST_MAX as usize;
@@ -79,6 +83,36 @@ impl History for MemoryStore {
 
     fn rerun(&self, run: RunId) -> Result<Option<Arc<Rerun>>, Error> {
         self.with(|state| Ok(state.reruns.get(&run).cloned()))
+    }
+
+    fn backfill(&self, id: BackfillId) -> Result<Option<Backfill>, Error> {
+        self.with(|state| Ok(state.backfills.get(&id).map(|(_, backfill)| backfill.clone())))
+    }
+
+    fn backfills(&self, filter: &BackfillFilter) -> Result<Vec<Backfill>, Error> {
+        self.with(|state| {
+            let below = state.backfills.range(..filter.before.unwrap_or(BackfillId(u64::MAX))).rev();
+            let fits = |backfill: &&Backfill| {
+                filter.job.is_none_or(|job| job == backfill.job) && (!filter.is_open || backfill.is_open())
+            };
+            let found = below.map(|(_, (_, backfill))| backfill).filter(fits);
+            Ok(found.take(filter.limit.min(PAST_MAX) as usize).cloned().collect())
+        })
+    }
+
+    fn backfill_of(&self, run: RunId) -> Result<Option<BackfillId>, Error> {
+        self.with(|state| Ok(state.backfill_runs.get(&run).copied()))
+    }
+
+    fn backfill_runs(&self, id: BackfillId, filter: &RunFilter) -> Result<(Vec<Run>, Option<RunId>), Error> {
+        self.with(|state| {
+            let below = state.backfill_runs.range(..filter.before.unwrap_or(RunId(u64::MAX))).rev();
+            let ours = below.filter(|(_, of)| **of == id).filter_map(|(run, _)| state.runs.get(run));
+            let limit = filter.limit.min(RUNS_MAX) as usize;
+            let found: Vec<Run> = ours.filter(|run| filter.fits(run)).take(limit).cloned().collect();
+            let next = found.last().map(|run| run.id).filter(|_| found.len() >= limit);
+            Ok((found, next))
+        })
     }
 
     fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error> {

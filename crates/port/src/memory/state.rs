@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rota_core::alert::{Alarm, Key};
+use rota_core::backfill::Backfill;
 use rota_core::batch::{Attempt, Exception, Rerun, Run, Shards};
 use rota_core::freeze::Freeze;
-use rota_core::id::{AppId, Epoch, JobId, PartitionId, RunId, Seq, WorkerId};
+use rota_core::id::{AppId, BackfillId, Epoch, JobId, PartitionId, RunId, Seq, WorkerId};
 use rota_core::job::Definition;
 use rota_core::time::UnixMs;
 use rota_core::worker::{App, Registration, WorkerState};
@@ -87,6 +88,8 @@ pub struct State {
     pub(super) alert_ends: BTreeSet<RunId>,
     pub(super) watch: Arc<Watch>,
     pub(super) shards: BTreeMap<RunId, Arc<Shards>>,
+    pub(super) backfills: BTreeMap<BackfillId, (PartitionId, Backfill)>,
+    pub(super) backfill_runs: BTreeMap<RunId, BackfillId>,
     /// Job, upstream job, and the token of the definition on its way that says so; 0 for one that is durable.
     pub(super) upstreams: BTreeSet<(JobId, JobId, u64)>,
     /// Rows with ids below this may have been swept.
@@ -123,6 +126,8 @@ impl State {
             alert_ends: BTreeSet::new(),
             watch: Arc::default(),
             shards: BTreeMap::new(),
+            backfills: BTreeMap::new(),
+            backfill_runs: BTreeMap::new(),
             upstreams: BTreeSet::new(),
             swept: 0,
         }
@@ -173,6 +178,17 @@ impl State {
         &self.exceptions
     }
 
+    /// All backfills.
+    pub fn backfills(&self) -> impl Iterator<Item = &Backfill> {
+        self.backfills.values().map(|(_, backfill)| backfill)
+    }
+
+    /// Which backfill each run of one belongs to.
+    #[must_use]
+    pub fn backfill_runs(&self) -> &BTreeMap<RunId, BackfillId> {
+        &self.backfill_runs
+    }
+
     /// All workers.
     #[must_use]
     pub fn workers(&self) -> &BTreeMap<WorkerId, (Registration, WorkerState)> {
@@ -217,6 +233,10 @@ impl State {
         self.attempts.retain(|(run, _, _), _| runs.contains_key(run));
         self.reruns.retain(|run, _| runs.contains_key(run));
         self.shards.retain(|run, _| runs.contains_key(run));
+        self.backfill_runs.retain(|run, _| runs.contains_key(run));
+        let (runs_of, last) = (&self.backfill_runs, self.swept);
+        let has_runs = |id: &BackfillId| runs_of.values().any(|of| of == id);
+        self.backfills.retain(|id, (_, backfill)| backfill.is_open() || id.0 >= last || has_runs(id));
         swept
     }
 }

@@ -69,6 +69,16 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("runs", &["rota runs --since 1h", "rota runs --job nightly --state failed --limit 5 --json"]),
     ("why", &["rota why r91", "rota why nightly@02:00", "rota why nightly@2026-12-01T02:00:00+08:00 --json"]),
     ("rerun", &["rota rerun r91", "rota rerun r91 --failed-shards --no-follow"]),
+    (
+        "backfill add",
+        &[
+            "rota backfill add nightly --from 2026-11-01 --to 2026-12-01 --dry-run",
+            "rota backfill add nightly --from 2026-11-01 --to 2026-12-01 --pace 30/m --parallel 2",
+        ],
+    ),
+    ("backfill list", &["rota backfill list", "rota backfill list --job nightly --open"]),
+    ("backfill show", &["rota backfill show b6tgb80w0g4"]),
+    ("backfill cancel", &["rota backfill cancel b6tgb80w0g4", "rota backfill cancel b6tgb80w0g4 --kill"]),
     ("audit", &["rota audit --since 24h", "rota audit --job nightly --since 7d --json"]),
     ("top", &["rota top failing", "rota top late --since 1h --app etl", "rota top slow --limit 5"]),
     ("freeze", &["rota freeze --reason 'the database is restored'", "rota freeze --reason 'disk full' --app etl"]),

@@ -1,6 +1,7 @@
 //! The command line, as clap reads it. What the words mean is decided where they are used.
 
 mod alert;
+mod backfill;
 mod cron;
 mod examples;
 mod file;
@@ -16,6 +17,7 @@ use std::sync::LazyLock;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use alert::{AlertCommand, AlertFields};
+pub(crate) use backfill::{BackfillArgs, BackfillCommand};
 pub(crate) use cron::{CronCommand, CronFields};
 pub(crate) use examples::command;
 pub(crate) use file::{ApplyArgs, ExportArgs, FileArgs};
@@ -142,6 +144,9 @@ pub(crate) enum Ask {
     },
     /// Run again what has ended, follow its log, and exit with its result
     Rerun(RerunArgs),
+    /// Backfills: jobs that run for a range of the past
+    #[command(subcommand)]
+    Backfill(BackfillCommand),
     /// Compare the ledger with the slots that jobs should have had; exit 1 on a difference
     Audit(AuditArgs),
     /// Name the jobs that fail most, start latest or run longest
@@ -278,6 +283,12 @@ mod tests {
             "thaw --missed fire_once",
             "confirm-clock --json",
             "rerun r123 --failed-shards --no-follow --request-id x",
+            "backfill add a --from 2026-11-01 --to 2026-12-01 --pace 10/m --parallel 2 --reason x --request-id r",
+            "backfill add a --from 2026-11-01 --dry-run --json",
+            "backfill list --job a --open --limit 5",
+            "backfill show b91",
+            "backfill cancel b91 --kill",
+            "runs --backfill b91",
             "job history a --json",
             "job diff a 1 2",
             "job pause a --reason v2",
@@ -325,6 +336,8 @@ mod tests {
         check("alert set oncall --when failed", Err(ErrorKind::MissingRequiredArgument));
         check("alert set a --slack x --wecom y --when failed", Err(ErrorKind::ArgumentConflict));
         check("alert ack a b broken", Err(ErrorKind::InvalidValue));
+        check("backfill add a", Err(ErrorKind::MissingRequiredArgument));
+        check("backfill add a --from x --dry-run --request-id r", Err(ErrorKind::ArgumentConflict));
         check("freeze", Err(ErrorKind::MissingRequiredArgument));
         check("thaw --missed all", Err(ErrorKind::InvalidValue));
         check("top", Err(ErrorKind::MissingRequiredArgument));

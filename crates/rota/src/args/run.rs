@@ -28,6 +28,9 @@ pub(crate) struct RunsArgs {
     /// Only in this state, as in `failed`
     #[arg(long)]
     pub(crate) state: Option<String>,
+    /// Only of this backfill, as printed
+    #[arg(long)]
+    pub(crate) backfill: Option<String>,
     /// Only decided since then: a duration back from now, as in 1h, or a time
     #[arg(long, value_name = "DURATION|TIME")]
     pub(crate) since: Option<String>,

@@ -2,6 +2,7 @@
 
 pub(crate) mod alert;
 pub(crate) mod app;
+pub(crate) mod backfill;
 pub(crate) mod backup;
 pub(crate) mod client;
 pub(crate) mod credentials;

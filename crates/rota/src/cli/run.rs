@@ -104,6 +104,7 @@ pub(crate) async fn list(client: &Client, out: Out, args: &RunsArgs, now: UnixMs
             .with("job", args.job.as_ref())
             .with("app", args.app.as_ref())
             .with("state", args.state.as_ref())
+            .with("backfill", args.backfill.as_ref())
             .with("since", since.as_ref())
             .with("after", after.as_ref())
             .with("limit", Some(left.min(PAGE_MAX).to_string()));
@@ -121,7 +122,7 @@ pub(crate) async fn list(client: &Client, out: Out, args: &RunsArgs, now: UnixMs
 
 /// The slots of the same jobs that wait without a row; none if only runs of one state are asked for.
 async fn held(client: &Client, args: &RunsArgs) -> Result<Vec<Held>, Failure> {
-    if args.state.is_some() {
+    if args.state.is_some() || args.backfill.is_some() {
         return Ok(Vec::new());
     }
     let path = Path::of(&["held"]).with("job", args.job.as_ref()).with("app", args.app.as_ref());

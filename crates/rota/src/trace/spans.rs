@@ -74,6 +74,8 @@ impl Spans {
                 | Row::Merged { .. }
                 | Row::Shards(_)
                 | Row::Freeze(_)
+                | Row::Backfill(_)
+                | Row::BackfillRun { .. }
                 | Row::Worker { .. }
                 | Row::WorkerState { .. }
                 | Row::Exception { .. }

@@ -21,7 +21,7 @@ pub struct Run {
     pub app: String,
     /// The version of the job that made it.
     pub version: u32,
-    /// `schedule`, `manual`, `api` or `rerun`.
+    /// `schedule`, `manual`, `api`, `rerun` or `backfill`.
     #[cfg_attr(feature = "schema", schema(value_type = words::Origin))]
     pub origin: String,
     /// The slot in the job's zone, or the moment of the trigger.
@@ -66,6 +66,9 @@ pub struct Run {
     /// The run that it repeats, of origin `rerun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerun_of: Option<String>,
+    /// The backfill that it belongs to, of origin `backfill`: `b…`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<String>,
     /// The run that stands for it, if it is `merged`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<String>,

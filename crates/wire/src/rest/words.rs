@@ -69,7 +69,9 @@ words! {
     /// States of a job.
     JobState: "enabled" "paused" "finished" "deleted";
     /// What made a run.
-    Origin: "schedule" "manual" "api" "rerun";
+    Origin: "schedule" "manual" "api" "rerun" "backfill";
+    /// Where a backfill stands.
+    BackfillState: "running" "done" "cancelled";
     /// What a trigger may say that it is.
     TriggerOrigin: "manual" "api";
     /// States of a run, and of a row without one.

@@ -3,6 +3,7 @@
 //! But for its own recount, nothing here asks a machine whether it is right. Checks look at what an event changed; only
 //! [`coverage`] keeps a model of its own, and is recomputed from scratch at the end.
 
+pub mod backfill;
 pub mod coverage;
 pub mod life;
 pub mod load;
@@ -58,6 +59,8 @@ pub enum Rule {
     Frozen,
     /// What is missed is covered as its job says, and judged once.
     Misfire,
+    /// Each slot of a backfill has one run, and a backfill stands where its rows end.
+    Backfill,
     /// No more dispatches begin in a window than rates let begin.
     Rate,
     /// A batch makes sense by itself.
@@ -87,8 +90,8 @@ impl Rule {
             Rule::Ids => 13,
             Rule::Term => 14,
             Rule::Quiescence => 16,
-            Rule::Shards | Rule::Upstream | Rule::Frozen | Rule::Misfire | Rule::Rate | Rule::Batch => 0,
-            Rule::Recount | Rule::Panic => 0,
+            Rule::Shards | Rule::Upstream | Rule::Frozen | Rule::Misfire | Rule::Backfill | Rule::Rate => 0,
+            Rule::Batch | Rule::Recount | Rule::Panic => 0,
         }
     }
 

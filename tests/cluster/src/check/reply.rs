@@ -2,7 +2,7 @@
 
 use rota_core::batch::{AttemptState, Run};
 use rota_core::freeze::{Freeze, Thaw};
-use rota_core::id::{AppId, Incarnation, JobId, RunId, WorkerId};
+use rota_core::id::{AppId, BackfillId, Incarnation, JobId, RunId, WorkerId};
 use rota_core::job::JobState;
 use rota_core::partition::{Answer, Outcome, Report};
 use rota_core::why::Why;
@@ -32,6 +32,10 @@ pub enum Asked {
     KillShard(RunId, u32),
     /// To run a run of this job again.
     Rerun(JobId, RunId),
+    /// To run a range of the past of a job.
+    Backfill(JobId),
+    /// To make no more runs of a backfill.
+    CancelBackfill(BackfillId),
     /// To freeze an app, or all.
     Freeze(Option<AppId>),
     /// To thaw it.
@@ -76,6 +80,14 @@ pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
             let is_linked = part.reruns.get(run).is_some_and(|rerun| rerun.of == *of);
             let is_durable = part.runs.get(run).is_some_and(|row| row.run.job == *job);
             if is_linked && is_durable { Ok(()) } else { broken(format!("{run} repeats {of}, and is not durable")) }
+        }
+        (Asked::Backfill(job), Answer::Backfilling(id)) => {
+            let is_durable = part.backfills.get(id).is_some_and(|backfill| backfill.job == *job);
+            if is_durable { Ok(()) } else { broken(format!("backfill {id} is acknowledged, and not durable")) }
+        }
+        (Asked::CancelBackfill(id), Answer::BackfillCancelled { .. }) => {
+            let is_over = part.backfills.get(id).is_some_and(|backfill| !backfill.is_open());
+            if is_over { Ok(()) } else { broken(format!("the end of backfill {id} is acknowledged, and not durable")) }
         }
         (Asked::Freeze(app), Answer::Frozen { .. }) => {
             // A thaw that came after it may have become durable with what the answer rests on.

@@ -1,0 +1,31 @@
+-- Ranges of the past that were asked to run. next is the first slot without a row, if there is one. Without ended_at it
+-- has not ended; with a why it was cancelled, else every slot has its run.
+CREATE TABLE backfill (
+    id          INTEGER PRIMARY KEY,
+    partition   INTEGER NOT NULL,
+    job         INTEGER NOT NULL,
+    version     INTEGER NOT NULL,
+    since       INTEGER NOT NULL,
+    until       INTEGER NOT NULL,
+    next        INTEGER,
+    made        INTEGER NOT NULL,
+    total       INTEGER NOT NULL,
+    pace_runs   INTEGER NOT NULL,
+    pace_per_ms INTEGER NOT NULL,
+    parallel    INTEGER,
+    at          INTEGER NOT NULL,
+    by          TEXT NOT NULL,
+    reason      TEXT,
+    ended_at    INTEGER,
+    ended_by    TEXT,
+    why         TEXT
+);
+CREATE INDEX backfill_by_job ON backfill (job, id);
+CREATE INDEX backfill_open ON backfill (partition, id) WHERE ended_at IS NULL;
+
+-- Which backfill a run belongs to.
+CREATE TABLE backfill_run (
+    run      INTEGER PRIMARY KEY,
+    backfill INTEGER NOT NULL
+);
+CREATE INDEX backfill_run_by_backfill ON backfill_run (backfill, run);
