@@ -36,12 +36,13 @@ pub(crate) const LOG_BYTES_MAX: u32 = 1 << 20;
 /// Attempts that stand in the answer about a run; the others are a list of their own.
 const ATTEMPTS_IN_RUN_MAX: u32 = 1_000;
 
-const ORIGINS: [(&str, Origin); 5] = [
+const ORIGINS: [(&str, Origin); 6] = [
     ("schedule", Origin::Schedule),
     ("manual", Origin::Manual),
     ("api", Origin::Api),
     ("rerun", Origin::Rerun),
     ("backfill", Origin::Backfill),
+    ("upstream", Origin::Upstream),
 ];
 
 pub(crate) async fn list(

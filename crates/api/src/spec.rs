@@ -66,8 +66,10 @@ pub(crate) fn read(job: &rest::JobSpec, server_zone: &str) -> Result<Spec, Refus
     let duration = |field: &str, text: &Option<String>| text.as_deref().map(|t| duration::parse(field, t)).transpose();
     let retry = job.retry.clone().unwrap_or_default();
     let (shards, sharding) = shards::read(job.shards.as_ref())?;
+    let schedule = read_when(job)?;
+    let after = upstream::read(job.after.as_ref(), &schedule)?;
     Ok(Spec {
-        schedule: read_when(job)?,
+        schedule,
         zone: job.timezone.clone().unwrap_or_else(|| server_zone.to_owned()),
         target: read_target(job)?,
         route: route::read(job.route.as_ref())?,
@@ -87,7 +89,7 @@ pub(crate) fn read(job: &rest::JobSpec, server_zone: &str) -> Result<Spec, Refus
         jitter_ms: duration("jitter", &job.jitter)?.unwrap_or(0),
         misfire: misfire::read(job.misfire.as_ref())?,
         alerts: job.alerts.clone(),
-        after: upstream::read(job.after.as_ref())?,
+        after,
     })
 }
 
@@ -386,7 +388,7 @@ pub(crate) fn write(spec: &Spec, name: &str, app: (&str, &str), state: JobState,
     job.misfire = misfire::write(&spec.misfire);
     job.alerts.clone_from(&spec.alerts);
     job.jitter = (spec.jitter_ms > 0).then(|| duration::print(spec.jitter_ms));
-    job.after = upstream::write(&spec.after);
+    job.after = upstream::write(&spec.after, &spec.schedule);
     match &spec.target {
         Target::Handler { name, param } => {
             job.app = Some(app.to_owned());

@@ -48,6 +48,7 @@ pub(crate) fn tell(state: &State, run: &Run, attempts: &[Attempt]) -> Result<Sto
         lines.not_run(state, run)?;
     }
     lines.upstreams(state, run, job.spec.as_ref())?;
+    lines.children(state, run)?;
     lines.passed(&mut names, run, attempts, job.spec.as_ref())?;
     for line in slot_story::surroundings(&names, run, &job.zone)? {
         lines.say(None, line.about, line.text);
@@ -74,6 +75,7 @@ fn title(run: &Run, job: &Known, state: &str) -> String {
         (Origin::Manual | Origin::Api, _) => format!("triggered {slot}"),
         (Origin::Rerun, _) => format!("rerun of slot {slot}"),
         (Origin::Backfill, _) => format!("backfill of slot {slot}"),
+        (Origin::Upstream, _) => format!("fired with slot {slot}"),
     };
     let why = run.why.map(|why| format!(", {}", view::spelled(why))).unwrap_or_default();
     format!("{}, {what}, v{}: {}{why}", job.name, run.version, state.to_uppercase())
@@ -147,6 +149,7 @@ impl Lines {
             Origin::Api => self.say(Some(run.at), "triggered", format!("through the API{own}")),
             Origin::Rerun => self.say(Some(run.at), "triggered", format!("as a rerun{own}")),
             Origin::Backfill => self.say(Some(run.at), "triggered", "by a backfill, in its turn".to_owned()),
+            Origin::Upstream => self.say(Some(run.at), "fired", "by the end of an upstream job's run"),
         }
     }
 
@@ -176,6 +179,14 @@ impl Lines {
         let Some(spec) = spec.filter(|_| run.origin == Origin::Schedule && run.slots == 1) else { return Ok(()) };
         for text in upstream::lines(state, spec, run.slot, &self.zone)? {
             self.say(None, "upstream", text);
+        }
+        Ok(())
+    }
+
+    /// Whose end fired it, and what its own end has fired, or is about to.
+    fn children(&mut self, state: &State, run: &Run) -> Result<(), Refusal> {
+        for (about, text) in upstream::children(state, run)? {
+            self.say(None, about, text);
         }
         Ok(())
     }

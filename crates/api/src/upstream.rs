@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rota_core::batch::Run;
+use rota_core::batch::{Origin, Run};
+use rota_core::child::Note;
 use rota_core::id::JobId;
-use rota_core::job::{Definition, JobState, Spec};
+use rota_core::job::{Definition, JobState, Spec, When};
 use rota_core::time::UnixMs;
 use rota_core::upstream::{Edge, Ended, OnSkip, Period, Verdict};
 use rota_cron::Zone;
 use rota_port::store::{Reservation, Reserved};
 use rota_port::upstream::look;
-use rota_wire::rest::{After, Upstream, UpstreamEdge};
+use rota_wire::rest::{After, AnyUpstream, Upstream, UpstreamEdge};
 
 use crate::code::Code;
 use crate::duration;
@@ -28,17 +29,33 @@ pub(crate) const ON_SKIPS: [(&str, OnSkip); 2] = [("skip", OnSkip::Skip), ("run"
 
 /// Dependents that a refusal names.
 const NAMED_MAX: u32 = 5;
+/// Children of a run that its story names.
+const CHILDREN_NAMED_MAX: usize = 20;
 /// Jobs of a cycle that a refusal names.
 const CYCLE_NAMED_MAX: usize = 20;
 
 /// Reads what a job waits for. The ids behind the names are found by [`resolve`].
-pub(crate) fn read(after: Option<&After>) -> Result<Vec<Edge>, Refusal> {
-    let edges = match after {
-        None => &[],
-        Some(After::One(one)) => std::slice::from_ref(one),
-        Some(After::All(all)) => all.as_slice(),
-    };
-    edges.iter().map(read_edge).collect()
+pub(crate) fn read(after: Option<&After>, schedule: &When) -> Result<Vec<Edge>, Refusal> {
+    let Some(after) = after else { return Ok(Vec::new()) };
+    let has_schedule = *schedule != When::Manual;
+    match after {
+        After::All(all) if all.len() > 1 && !has_schedule => {
+            return Err(Refusal::invalid("after", "a job without a schedule does not wait for all of a list").hint(
+                "`after: {any: [a, b]}` fires it at each of their ends; with a schedule it waits for all of them",
+            ));
+        }
+        After::Any(_) if has_schedule => {
+            return Err(Refusal::invalid("after.any", "a job with a schedule waits for all of its upstream jobs")
+                .hint("write a list without `any`, or take the schedule away: then each of their ends fires the job"));
+        }
+        After::Any(any) if any.any.is_empty() => {
+            return Err(
+                Refusal::invalid("after.any", "it names no job").hint("name at least one, or leave `after` out")
+            );
+        }
+        After::One(_) | After::All(_) | After::Any(_) => {}
+    }
+    after.jobs().iter().map(read_edge).collect()
 }
 
 fn read_edge(upstream: &Upstream) -> Result<Edge, Refusal> {
@@ -58,10 +75,11 @@ fn read_edge(upstream: &Upstream) -> Result<Edge, Refusal> {
 }
 
 /// Writes it as a user would: what has its default is left out.
-pub(crate) fn write(edges: &[Edge]) -> Option<After> {
+pub(crate) fn write(edges: &[Edge], schedule: &When) -> Option<After> {
     match edges {
         [] => None,
         [one] => Some(After::One(write_edge(one))),
+        any if *schedule == When::Manual => Some(After::Any(AnyUpstream { any: any.iter().map(write_edge).collect() })),
         all => Some(After::All(all.iter().map(write_edge).collect())),
     }
 }
@@ -213,4 +231,44 @@ fn line(edge: &Edge, slot: UnixMs, zone: &Zone, verdict: Verdict, rows: &[Run]) 
             None => format!("{name}: {}", why.text()),
         },
     }
+}
+
+/// Whose end fired a run, and what became of the jobs that its own end fires: what each line is about, and its text.
+pub(crate) fn children(state: &State, run: &Run) -> Result<Vec<(&'static str, String)>, Refusal> {
+    let mut lines = Vec::new();
+    if run.origin == Origin::Upstream
+        && let Some(link) = state.history.child(run.id)?
+    {
+        let parent = state.query.run(link.parent)?;
+        let told = match parent {
+            Some(parent) => format!("{}, {}, {}", name_of(state, parent.job)?, parent.state.word(), parent.id),
+            None => format!("{}, which is no longer kept", link.parent),
+        };
+        lines.push(("fired by", told));
+    }
+    for link in state.history.children_of(run.id)?.iter().take(CHILDREN_NAMED_MAX) {
+        if let Some(child) = state.query.run(link.run)? {
+            let why = child.why.map(|why| format!(" ({})", view::spelled(why))).unwrap_or_default();
+            let name = name_of(state, child.job)?;
+            lines.push(("fired", format!("{name}: {}{why}, {}", child.state.word(), child.id)));
+        }
+    }
+    for note in state.history.notes_of(run.id)?.iter().take(CHILDREN_NAMED_MAX) {
+        lines.push(("fires", format!("{}: {}", name_of(state, note.job)?, standing(state, note)?)));
+    }
+    Ok(lines)
+}
+
+fn name_of(state: &State, job: JobId) -> Result<String, Refusal> {
+    Ok(state.query.job(job)?.map_or_else(|| format!("job {job}"), |job| job.name))
+}
+
+/// What an end waits for that has fired nothing yet, as far as it can be seen from outside.
+fn standing(state: &State, note: &Note) -> Result<String, Refusal> {
+    let snapshots = state.intake.snapshots();
+    let waiting = snapshots.iter().flat_map(|snapshot| &snapshot.notes).find(|waiting| waiting.app == note.app);
+    Ok(match waiting {
+        Some(waiting) => format!("not yet, {}", view::spelled(waiting.why)),
+        None => "now".to_owned(),
+    })
 }

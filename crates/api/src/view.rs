@@ -156,11 +156,15 @@ impl<'s> Names<'s> {
             job_name: job.name,
             rerun_of: match run.origin {
                 Origin::Rerun => self.state.history.rerun(run.id)?.map(|rerun| rerun.of.to_string()),
-                Origin::Schedule | Origin::Manual | Origin::Api | Origin::Backfill => None,
+                Origin::Schedule | Origin::Manual | Origin::Api | Origin::Backfill | Origin::Upstream => None,
             },
             backfill: match run.origin {
                 Origin::Backfill => self.state.history.backfill_of(run.id)?.map(|backfill| backfill.to_string()),
-                Origin::Schedule | Origin::Manual | Origin::Api | Origin::Rerun => None,
+                Origin::Schedule | Origin::Manual | Origin::Api | Origin::Rerun | Origin::Upstream => None,
+            },
+            fired_by: match run.origin {
+                Origin::Upstream => self.state.history.child(run.id)?.map(|link| link.parent.to_string()),
+                Origin::Schedule | Origin::Manual | Origin::Api | Origin::Rerun | Origin::Backfill => None,
             },
             merged_into: if run.state == RunState::Merged {
                 self.state.history.merged_into(run.id)?.map(|into| into.to_string())

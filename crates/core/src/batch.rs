@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::backfill::Backfill;
+use crate::child::Link;
 use crate::freeze::Freeze;
 use crate::id::{AppId, AttemptId, BackfillId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
 use crate::job::{Definition, JobState};
@@ -144,6 +145,8 @@ pub enum Origin {
     Rerun,
     /// Someone, who wanted a slot of the past to run.
     Backfill,
+    /// The end of a run of an upstream job.
+    Upstream,
 }
 
 impl Origin {
@@ -156,6 +159,7 @@ impl Origin {
             Origin::Api => "api",
             Origin::Rerun => "rerun",
             Origin::Backfill => "backfill",
+            Origin::Upstream => "upstream",
         }
     }
 
@@ -168,6 +172,7 @@ impl Origin {
             Origin::Api => 2,
             Origin::Rerun => 3,
             Origin::Backfill => 4,
+            Origin::Upstream => 5,
         }
     }
 
@@ -180,6 +185,7 @@ impl Origin {
             2 => Some(Origin::Api),
             3 => Some(Origin::Rerun),
             4 => Some(Origin::Backfill),
+            5 => Some(Origin::Upstream),
             _ => None,
         }
     }
@@ -284,6 +290,8 @@ pub enum Row {
     RunSet {
         /// The run.
         run: RunId,
+        /// Its job, so that a store knows whose end it is without a look.
+        job: JobId,
         /// Its new state.
         state: RunState,
         /// Why.
@@ -350,6 +358,9 @@ pub enum Row {
         /// The run that waited when it came.
         into: RunId,
     },
+    /// Says whose end fired a run, or a row that says why none was fired, and takes the note of that end away. Its own
+    /// row is in the same batch.
+    Child(Link),
     /// What is to be known of a run's shards beside its row and its attempts; replaces what was known.
     Shards(Arc<Shards>),
     /// Inserts a freeze, or replaces the one with its id.

@@ -11,6 +11,7 @@ pub mod alert;
 pub mod audit;
 pub mod backfill;
 pub mod batch;
+pub mod child;
 pub mod clock;
 pub mod closed;
 pub mod freeze;

@@ -40,6 +40,12 @@ pub const JITTER_MAX_MS: u64 = 24 * 3_600_000;
 pub const ALERTS_MAX: usize = 10;
 /// Upstream jobs of one job.
 pub const UPSTREAMS_MAX: usize = 100;
+/// Jobs whose ends fire one job.
+pub const PARENTS_MAX: usize = 100;
+/// Jobs that the ends of one job fire.
+pub const CHILDREN_MAX: u32 = 100;
+/// Ends that a partition has been told of and has not answered.
+pub const NOTES_WAITING_MAX: u32 = 1_000;
 /// How long a slot waits for its upstream jobs if the job does not say.
 pub const UPSTREAM_DEADLINE_MS: u64 = 24 * 3_600_000;
 /// How long a slot may wait for its upstream jobs.

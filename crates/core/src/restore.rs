@@ -2,7 +2,8 @@
 //!
 //! Nobody knows what happened after the copy was made. Slots from then until now may have run, and so may whatever was
 //! open. So nothing of it is done again by itself: what was open is closed as lost, and the slots since are covered, or,
-//! if that is asked for, the newest of each job is left to fire once.
+//! if that is asked for, the newest of each job is left to fire once. What ends of runs would have fired may have been
+//! fired too, so each gets a row that says so, and no run.
 //!
 //! Invariants: after these rows every slot up to `now` is covered, but for the one that each job may still fire; no run
 //! is open; an attempt that was not released keeps its place until its worker, or time, gives it back; the partition is
@@ -16,6 +17,7 @@ use rota_cron::{Kind, Schedule};
 
 use crate::backfill::{Backfill, End};
 use crate::batch::{Attempt, AttemptState, Exception, Loaded, OpenRun, Origin, Row, Run, RunState};
+use crate::child::{Link, Note};
 use crate::freeze::Freeze;
 use crate::id::{Block, JobId, RunId};
 use crate::job::{Definition, JobState};
@@ -41,6 +43,8 @@ pub struct Counts {
     pub firing: u64,
     /// Runs that were open.
     pub runs: u64,
+    /// Runs that ends of others would have fired.
+    pub fired: u64,
 }
 
 /// The rows for one partition. A block with two ids for each job is enough. `reason` is what the freeze says.
@@ -60,6 +64,33 @@ pub fn rows(loaded: &Loaded, since: Since, reason: &str, now: UnixMs, ids: &mut 
     }
     plan.freeze(&loaded.freezes, reason);
     (plan.rows, plan.counts)
+}
+
+/// The rows that answer what ended runs of the copy, and those that are closed with it, would have fired: whether the
+/// original did so is not known. A block with an id for each note is enough.
+#[must_use]
+pub fn answers(notes: &[Note], now: UnixMs, ids: &mut Block) -> Vec<Row> {
+    let answer = |note: &Note| {
+        let run = Run {
+            id: RunId(ids.mint()),
+            app: note.app,
+            job: note.job,
+            version: note.version,
+            origin: Origin::Upstream,
+            slot: note.slot,
+            slot_last: note.slot,
+            slots: 1,
+            state: RunState::Skipped,
+            why: Some(Why::Restored),
+            shards: 0,
+            at: now,
+            ended_at: Some(now),
+            param: None,
+        };
+        let link = Link { run: run.id, parent: note.parent, note: note.no };
+        [Row::Run(Box::new(run)), Row::Child(link)]
+    };
+    notes.iter().flat_map(answer).collect()
 }
 
 struct Plan<'a> {
@@ -87,7 +118,7 @@ impl Plan<'_> {
                 Some(why @ (Why::KilledByUser | Why::CancelledByOverlap)) => (RunState::Killed, why),
                 Some(_) | None => (RunState::Lost, Why::Restored),
             };
-            self.rows.push(Row::RunSet { run: run.id, state, why: Some(why), ended_at: Some(self.now) });
+            self.rows.push(Row::RunSet { run: run.id, job: run.job, state, why: Some(why), ended_at: Some(self.now) });
             self.counts.runs += 1;
         }
         // Nothing below the next mark is looked through, so what still holds a place has to be listed.

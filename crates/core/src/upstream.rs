@@ -134,9 +134,7 @@ pub(crate) fn compile(own: &str, when: &When, edges: &[Edge]) -> Result<Option<A
             let hint = "give the job cron, every or at";
             return refuse("a job with a delay has no slots that others could have too".to_owned(), hint);
         }
-        When::Manual => {
-            return refuse("a job without a schedule waits for nothing".to_owned(), "give the job cron, every or at");
-        }
+        When::Manual => {}
         When::OnceMs(_) if edges.iter().any(|edge| edge.period == Period::Window) => {
             return refuse("a window lies between two slots, and the job has one".to_owned(), "use period: latest");
         }
@@ -157,6 +155,10 @@ pub(crate) fn compile(own: &str, when: &When, edges: &[Edge]) -> Result<Option<A
                 &format!("up to {days} days, with a unit: 30m, 6h, 1d"),
             );
         }
+    }
+    if *when == When::Manual {
+        // It waits for nothing: it is fired by them.
+        return crate::child::check(edges).map(|()| None);
     }
     Ok(Some(edges.into()))
 }

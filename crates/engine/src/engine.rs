@@ -1,6 +1,7 @@
 //! Starts and stops the threads of a server.
 //!
-//! The threads: *machines* runs every machine, *writer* owns the store, *upstreams* judges what slots wait for. Each is watched by a sentinel,
+//! The threads: *machines* runs every machine, *writer* owns the store, *upstreams* judges what slots wait for,
+//! *children* carries the ends that fire jobs. Each is watched by a sentinel,
 //! so that a panic in it is a [`Failure`] and never a silence.
 //!
 //! A stop goes in order: requests are refused; machines get a last turn, and what they decided is made
@@ -17,6 +18,7 @@ use rota_port::executor::{Executor, Outcomes};
 use rota_port::store::{self, Store};
 use rota_port::upstream::Reads;
 
+use crate::children::Children;
 use crate::clock::Clock;
 use crate::failure::{Failure, Failures};
 use crate::handle::Handle;
@@ -103,11 +105,13 @@ impl Engine {
         let machines = Machines::new(Arc::clone(&shared), lanes, machines, ids, config.machine.pending_max);
         let writer = Writer::new(Arc::clone(&shared), store, config.retention_ms);
         // A thread that cannot be started drops the engine, which ends the one before.
+        let children = Children::new(Arc::clone(&shared), Arc::clone(&reads));
         let upstreams = Upstreams::new(Arc::clone(&shared), reads);
-        let mut engine = Engine { shared, threads: Vec::with_capacity(3) };
+        let mut engine = Engine { shared, threads: Vec::with_capacity(4) };
         engine.spawn("writer", move || writer.run())?;
         engine.spawn("machines", move || machines.run())?;
         engine.spawn("upstreams", move || upstreams.run())?;
+        engine.spawn("children", move || children.run())?;
         Ok(engine)
     }
 
@@ -130,12 +134,14 @@ impl Engine {
         let by = Mono(clock.mono().0.saturating_add(u64::try_from(within.as_millis()).unwrap_or(u64::MAX)));
         self.shared.inbox.put(|arrivals| arrivals.stop_by = Some(by));
         self.shared.asked.put(|asked| asked.is_over = true);
+        self.shared.noted.put(|noted| noted.is_over = true);
+        let children = self.end("children", clock.until(by));
         let upstreams = self.end("upstreams", clock.until(by));
         let machines = self.end("machines", clock.until(by));
         self.shared.replies.close();
         self.shared.orders.put(|orders| orders.stop_by = Some(by));
         let writer = self.end("writer", clock.until(by));
-        machines.and(writer).and(upstreams)
+        machines.and(writer).and(upstreams).and(children)
     }
 
     /// Waits for a thread that was told to stop, and for as long again as a call that it is in may take.

@@ -7,6 +7,7 @@
 //! what is sent is up to `rota_core::partition::Machine`; this crate carries inputs in and effects out.
 #![deny(missing_docs)]
 
+mod children;
 pub mod clock;
 mod engine;
 mod failure;

@@ -428,6 +428,7 @@ fn mints(input: &Input) -> bool {
         | Input::Probed { .. }
         | Input::Cancelled { .. }
         | Input::Upstream { .. }
+        | Input::Children(_)
         | Input::WatchEnds(_)
         | Input::ConfirmClock
         | Input::Slept(_) => false,

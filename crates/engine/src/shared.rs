@@ -13,6 +13,7 @@ use rota_port::store::{Error, Reservation, Reserved};
 use rota_port::tap::Tap;
 use tokio::sync::oneshot;
 
+use crate::children::Noted;
 use crate::clock::Clock;
 use crate::failure::{Failure, Failures};
 use crate::gauges::Gauges;
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) inbox: Mailbox<Arrivals>,
     pub(crate) orders: Mailbox<Orders>,
     pub(crate) asked: Mailbox<Asked>,
+    pub(crate) noted: Mailbox<Noted>,
     pub(crate) replies: Replies,
     pub(crate) gauges: Gauges,
     pub(crate) tap: Arc<Tap>,
@@ -107,6 +109,7 @@ impl Shared {
             inbox: Mailbox::new(Arrivals::default()),
             orders: Mailbox::new(Orders::default()),
             asked: Mailbox::new(Asked::default()),
+            noted: Mailbox::new(Noted::default()),
             replies: Replies::new(limits::REQUESTS_WAITING_MAX),
             gauges: Gauges::new(),
             tap: Arc::default(),
@@ -183,6 +186,7 @@ impl Shared {
         self.inbox.put(|arrivals| arrivals.is_aborted = true);
         self.orders.put(|orders| orders.is_aborted = true);
         self.asked.put(|asked| asked.is_over = true);
+        self.noted.put(|noted| noted.is_over = true);
         self.replies.close();
     }
 }

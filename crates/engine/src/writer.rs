@@ -56,6 +56,8 @@ pub(crate) struct Writer {
     /// future ever after.
     watch: Watch,
     sleep: Sleep,
+    /// Notes of ended parents of which the thread that carries them was told.
+    noted: u64,
     stop_by: Option<Mono>,
 }
 
@@ -74,6 +76,7 @@ impl Writer {
             sweep_at: now.mono.plus(SWEEP_MS),
             watch: Watch::new(now),
             sleep: Sleep::watch(&shared.clock),
+            noted: 0,
             stop_by: None,
             shared,
         }
@@ -205,6 +208,10 @@ impl Writer {
             }
         }
         self.shared.answer_commits(committed, fences);
+        let noted = self.store.noted();
+        if std::mem::replace(&mut self.noted, noted) != noted {
+            self.shared.noted.put(|noted| noted.is_news = true);
+        }
         // Thousands of rows take a while to drop, and what rests on them need not wait for that.
         self.group.clear();
         Ok(())
@@ -346,6 +353,9 @@ mod tests {
                 return Err(Error::Unavailable("no room".into()));
             }
             Ok(vec![Outcome::Applied; batches.len()])
+        }
+        fn noted(&self) -> u64 {
+            0
         }
         fn reserve_ids(&mut self, floor: u64, _: u64) -> Result<u64, Error> {
             Ok(floor)

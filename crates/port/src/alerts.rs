@@ -195,6 +195,7 @@ impl Watch {
                 | Row::Request { .. }
                 | Row::Rerun(_)
                 | Row::Merged { .. }
+                | Row::Child(_)
                 | Row::Shards(_)
                 | Row::Freeze(_)
                 | Row::Backfill(_)

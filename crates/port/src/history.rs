@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rota_core::backfill::Backfill;
 use rota_core::batch::{Exception, Origin, Rerun, Run, RunState, Shards};
+use rota_core::child::{Link, Note};
 use rota_core::freeze::Freeze;
 use rota_core::id::{AppId, BackfillId, JobId, PartitionId, RunId, Version};
 use rota_core::job::{Definition, JobState};
@@ -53,6 +54,12 @@ pub trait History: Send + Sync {
     fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error>;
     /// What is known of a run's shards beside its row and its attempts.
     fn shards(&self, run: RunId) -> Result<Option<Arc<Shards>>, Error>;
+    /// Whose end fired a run or row of origin `upstream`.
+    fn child(&self, run: RunId) -> Result<Option<Link>, Error>;
+    /// What the end of a run has fired, oldest first, at most [`PAST_MAX`].
+    fn children_of(&self, parent: RunId) -> Result<Vec<Link>, Error>;
+    /// What the end of a run shall fire, and nobody has answered yet, in order.
+    fn notes_of(&self, parent: RunId) -> Result<Vec<Note>, Error>;
     /// The runs that repeat a run, oldest first, at most [`PAST_MAX`].
     fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error>;
 }

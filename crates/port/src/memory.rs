@@ -8,6 +8,7 @@
 
 mod alerts;
 mod apply;
+mod child;
 mod claim;
 mod history;
 mod query;
@@ -131,6 +132,10 @@ impl Store for MemoryStore {
             Some(Fault::LostReply) => Err(Error::Unknown("a fault was asked for".into())),
             Some(Fault::Unavailable) | None => outcomes,
         }
+    }
+
+    fn noted(&self) -> u64 {
+        self.lock().state.notes_next - 1
     }
 
     fn reserve_ids(&mut self, floor: u64, count: u64) -> Result<u64, Error> {

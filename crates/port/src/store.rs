@@ -26,6 +26,9 @@ pub trait Store: Send {
     /// sequence; the answers stand in the same order. A fenced or repeated batch never harms the others.
     fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error>;
 
+    /// How many notes of ended parents have become durable since it was opened: when it grows, there are new ones.
+    fn noted(&self) -> u64;
+
     /// Takes `count` ids that nobody else gets, at or above `floor` and above all that were ever
     /// taken; returns the first. Durable before it returns.
     fn reserve_ids(&mut self, floor: u64, count: u64) -> Result<u64, Error>;

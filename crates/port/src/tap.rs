@@ -91,6 +91,7 @@ fn run_of(row: &Row) -> Option<RunId> {
         | Row::Request { .. }
         | Row::Rerun(_)
         | Row::Merged { .. }
+        | Row::Child(_)
         | Row::Shards(_)
         | Row::Freeze(_)
         | Row::Backfill(_)
@@ -102,13 +103,14 @@ fn run_of(row: &Row) -> Option<RunId> {
 #[cfg(test)]
 mod tests {
     use rota_core::batch::RunState;
-    use rota_core::id::{Epoch, PartitionId, Seq};
+    use rota_core::id::{Epoch, JobId, PartitionId, Seq};
     use rota_core::time::UnixMs;
 
     use super::*;
 
     fn batch(runs: std::ops::Range<u64>) -> Batch {
-        let row = |run| Row::RunSet { run: RunId(run), state: RunState::Success, why: None, ended_at: None };
+        let row =
+            |run| Row::RunSet { run: RunId(run), job: JobId(1), state: RunState::Success, why: None, ended_at: None };
         Batch {
             partition: PartitionId(0),
             epoch: Epoch(1),

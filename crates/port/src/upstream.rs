@@ -11,6 +11,7 @@ use rota_core::time::UnixMs;
 use rota_core::upstream::{self, Edge, Evidence, Fact, ID_LAG_MS, Span, Verdict, together};
 use rota_core::why::Why;
 
+use crate::child::Notes;
 use crate::history::{History, PAST_MAX};
 use crate::query::{Query, RunFilter};
 use crate::store::Error;
@@ -18,10 +19,10 @@ use crate::store::Error;
 /// Rows that are looked at together, newest first.
 const PAGE: u32 = 100;
 
-/// Reads of what is now and of what was.
-pub trait Reads: Query + History {}
+/// Reads of what is now, of what was, and of what nobody has answered yet.
+pub trait Reads: Query + History + Notes {}
 
-impl<T: Query + History> Reads for T {}
+impl<T: Query + History + Notes> Reads for T {}
 
 /// What an edge says of a slot, and by which rows.
 #[derive(Clone, PartialEq, Eq, Debug)]

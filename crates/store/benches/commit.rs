@@ -51,7 +51,7 @@ impl Load {
             let end = Some(UnixMs(self.now));
             let attempt = Attempt { state: AttemptState::Success, ended_at: end, released_at: end, ..attempt };
             written.push(Row::AttemptSet(Box::new(attempt)));
-            written.push(Row::RunSet { run: run.id, state: RunState::Success, why: None, ended_at: end });
+            written.push(Row::RunSet { run: run.id, job: run.job, state: RunState::Success, why: None, ended_at: end });
         }
         self.seq.0 += 1;
         let (epoch, seq) = (self.epoch, self.seq);

@@ -21,10 +21,10 @@ use crate::sqlite::SqliteStore;
 type By<T> = BTreeMap<PartitionId, Vec<T>>;
 
 /// A partition's row.
-struct Header {
-    epoch: Epoch,
-    seq: Seq,
-    mark: UnixMs,
+pub(crate) struct Header {
+    pub(crate) epoch: Epoch,
+    pub(crate) seq: Seq,
+    pub(crate) mark: UnixMs,
     at: UnixMs,
     floor: u64,
 }
@@ -215,11 +215,11 @@ impl<'s> Scan<'s> {
         let is_listed = self.listed.contains_key(&run.id);
         let rerun = match run.origin {
             Origin::Rerun => past::rerun(&self.store.conn, run.id).map_err(of)?,
-            Origin::Schedule | Origin::Manual | Origin::Api | Origin::Backfill => None,
+            Origin::Schedule | Origin::Manual | Origin::Api | Origin::Backfill | Origin::Upstream => None,
         };
         let backfill = match run.origin {
             Origin::Backfill => backfills::of_run(&self.store.conn, run.id).map_err(of)?,
-            Origin::Schedule | Origin::Manual | Origin::Api | Origin::Rerun => None,
+            Origin::Schedule | Origin::Manual | Origin::Api | Origin::Rerun | Origin::Upstream => None,
         };
         let shards = if self.has_shards { past::shards(&self.store.conn, run.id).map_err(of)? } else { None };
         let open = OpenRun { run, attempts, definition, is_listed, rerun, shards, backfill };
@@ -228,7 +228,7 @@ impl<'s> Scan<'s> {
     }
 }
 
-fn header(conn: &Connection, partition: PartitionId) -> rusqlite::Result<Header> {
+pub(crate) fn header(conn: &Connection, partition: PartitionId) -> rusqlite::Result<Header> {
     let mut statement = conn.prepare_cached("SELECT epoch, seq, mark, at, floor FROM partition WHERE id = ?1")?;
     statement.query_row([partition.0], |row| {
         let number = |column| row.get(column).map(i64::cast_unsigned);

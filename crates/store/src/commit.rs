@@ -3,7 +3,10 @@
 //! A run and its first attempt are one row, so neighbours that concern both become one statement, and
 //! neighbours that look alike become one in groups ([`crate::groups`]). All lookups are by row id or by the primary key of an attempt.
 
+use std::collections::BTreeSet;
+
 use rota_core::batch::{Attempt, Batch, Row, Run, RunState};
+use rota_core::child::parents;
 use rota_core::id::{Epoch, JobId, RunId, Seq};
 use rota_core::job::{Definition, JobState};
 use rota_core::time::UnixMs;
@@ -14,6 +17,7 @@ use rusqlite::{CachedStatement, Connection, ToSql, params};
 
 use crate::backfills;
 use crate::byjob::Pair;
+use crate::child;
 use crate::codec;
 use crate::failure::{of, wrong};
 use crate::past;
@@ -31,11 +35,23 @@ pub(crate) struct Changes {
     /// Ends of runs that alerts hear of.
     pub(crate) ends: Vec<RunId>,
     pub(crate) has_definition: bool,
+    /// Jobs that fire others by definitions of this transaction.
+    pub(crate) parents: BTreeSet<JobId>,
+    /// New notes of ended parents.
+    pub(crate) notes: u64,
 }
 
 impl Changes {
     pub(crate) fn new(segments: usize) -> Changes {
-        Changes { tallies: vec![None; segments], pairs: Vec::new(), rows: 0, ends: Vec::new(), has_definition: false }
+        Changes {
+            tallies: vec![None; segments],
+            pairs: Vec::new(),
+            rows: 0,
+            ends: Vec::new(),
+            has_definition: false,
+            parents: BTreeSet::new(),
+            notes: 0,
+        }
     }
 }
 
@@ -56,7 +72,7 @@ pub(crate) struct RunSet {
 
 impl RunSet {
     pub(crate) fn of(row: &Row) -> Option<RunSet> {
-        if let Row::RunSet { run, state, why, ended_at } = row {
+        if let Row::RunSet { run, job: _, state, why, ended_at } = row {
             Some(RunSet { run: *run, state: *state, why: *why, ended_at: *ended_at })
         } else {
             None
@@ -66,7 +82,7 @@ impl RunSet {
 
 pub(crate) struct Writer<'s> {
     pub(crate) store: &'s SqliteStore,
-    conn: &'s Connection,
+    pub(crate) conn: &'s Connection,
     pub(crate) changes: &'s mut Changes,
     /// Statements taken from the cache once per transaction, by position of the segment.
     hot: Vec<(usize, [Option<CachedStatement<'s>>; Hot::COUNT])>,
@@ -90,6 +106,7 @@ impl<'s> Writer<'s> {
             rows = &rows[taken..];
         }
         self.changes.rows += batch.rows.len() as u64;
+        self.note_ends(batch)?;
         for run in self.store.watch.ends_of(batch) {
             self.cold("INSERT OR IGNORE INTO alert_end (run) VALUES (?1)", params![run.0.cast_signed()])?;
             self.changes.ends.push(run);
@@ -138,7 +155,7 @@ impl<'s> Writer<'s> {
     pub(crate) fn row(&mut self, batch: &Batch, row: &Row) -> Result<(), Error> {
         match row {
             Row::Run(run) => self.insert_run(run, None),
-            Row::RunSet { run, state, why, ended_at } => {
+            Row::RunSet { run, job: _, state, why, ended_at } => {
                 self.set_run(RunSet { run: *run, state: *state, why: *why, ended_at: *ended_at })
             }
             Row::Attempt(attempt) => self.insert_attempt(attempt),
@@ -147,6 +164,7 @@ impl<'s> Writer<'s> {
             Row::JobState { job, state, at, by, reason } => self.set_job(*job, *state, *at, by, reason.as_deref()),
             Row::Rerun(rerun) => past::insert_rerun(self.conn, rerun).map_err(of),
             Row::Merged { run, into } => past::insert_merged(self.conn, *run, *into).map_err(of),
+            Row::Child(link) => child::answer(self.conn, link).map_err(of),
             Row::Shards(shards) => past::set_shards(self.conn, shards).map_err(of),
             Row::Freeze(freeze) => past::insert_freeze(self.conn, batch.partition, freeze).map_err(of),
             Row::Backfill(backfill) => backfills::insert(self.conn, batch.partition, backfill).map_err(of),
@@ -343,9 +361,14 @@ impl<'s> Writer<'s> {
         self.store.watch.define(definition);
         self.changes.has_definition = true;
         self.cold("DELETE FROM upstream WHERE job = ?1", params![id.0])?;
+        let is_fired = !parents(&definition.spec).is_empty();
         for edge in &definition.spec.after {
-            let insert = "INSERT INTO upstream (job, upstream, token) VALUES (?1, ?2, 0)";
-            self.cold(insert, params![id.0, edge.job.0])?;
+            let fires = is_fired.then(|| child::code(edge.when));
+            let insert = "INSERT INTO upstream (job, upstream, token, fires) VALUES (?1, ?2, 0, ?3)";
+            self.cold(insert, params![id.0, edge.job.0, fires])?;
+            if is_fired {
+                self.changes.parents.insert(edge.job);
+            }
         }
         self.free_if_deleted(id, definition.state)
     }

@@ -44,6 +44,7 @@ impl Writer<'_> {
             | Row::Request { .. }
             | Row::Rerun(_)
             | Row::Merged { .. }
+            | Row::Child(_)
             | Row::Shards(_)
             | Row::Freeze(_)
             | Row::Backfill(_)

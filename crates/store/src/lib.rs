@@ -16,6 +16,7 @@ mod alerts;
 mod backfills;
 pub mod backup;
 mod byjob;
+mod child;
 mod claim;
 mod codec;
 mod commit;

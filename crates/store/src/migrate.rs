@@ -28,6 +28,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, sql: include_str!("../migrations/0004_managed.sql") },
     Migration { version: 5, sql: include_str!("../migrations/0005_policies.sql") },
     Migration { version: 6, sql: include_str!("../migrations/0006_backfills.sql") },
+    Migration { version: 7, sql: include_str!("../migrations/0007_children.sql") },
 ];
 
 /// Applies what is missing. Before it changes a schema that is in use, it copies the file aside.

@@ -9,6 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use crate::backup::part_in;
 use crate::byjob::ByJob;
+use crate::child;
 use crate::dir::{DataDir, private, restoring_in};
 use crate::key::Key;
 use crate::migrate::{APPLICATION_ID, MIGRATIONS, migrate};
@@ -167,7 +168,8 @@ pub(crate) fn open_in(dir: DataDir, partitions: u16) -> Result<(SqliteStore, Sql
         }
     }
     let query = SqliteQuery::new(file.clone(), key.clone(), Arc::clone(&byjob));
-    Ok((SqliteStore::new(conn, dir, partitions, key, apps, segments, byjob), query))
+    let parents = child::load_parents(&conn).map_err(read)?;
+    Ok((SqliteStore::new(conn, dir, partitions, key, apps, segments, byjob, parents), query))
 }
 
 fn connect(file: &Path) -> rusqlite::Result<Connection> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rota_core::backfill::Backfill;
 use rota_core::batch::{Rerun, Run, RunState, SettledShard, Shards};
+use rota_core::child::{Link, Note};
 use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{AppId, BackfillId, JobId, PartitionId, RunId, Version, WorkerId, partition_of};
 use rota_core::job::Definition;
@@ -19,6 +20,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::backfills;
+use crate::child;
 use crate::codec::{self, COVERED_COLUMNS, DEFINITION_COLUMNS, RUN_COLUMNS};
 use crate::failure::of;
 use crate::query::{SqliteQuery, run_in};
@@ -94,7 +96,7 @@ pub(crate) fn note_sweep(conn: &Connection, start: u64, end: u64) -> rusqlite::R
     let upsert = "INSERT INTO meta (name, value) VALUES (?1, ?2) \
          ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)";
     conn.execute(upsert, params![SWEPT, end.cast_signed()])?;
-    for table in ["rerun", "merged", "shards", "backfill_run"] {
+    for table in ["rerun", "merged", "shards", "backfill_run", "child"] {
         let forget = format!("DELETE FROM {table} WHERE run >= ?1 AND run < ?2");
         conn.execute(&forget, [start.cast_signed(), end.cast_signed()])?;
     }
@@ -346,6 +348,18 @@ impl History for SqliteQuery {
 
     fn rerun(&self, run: RunId) -> Result<Option<Arc<Rerun>>, Error> {
         self.ask(|conn| rerun(conn, run))
+    }
+
+    fn child(&self, run: RunId) -> Result<Option<Link>, Error> {
+        self.ask(|conn| child::link(conn, run))
+    }
+
+    fn children_of(&self, parent: RunId) -> Result<Vec<Link>, Error> {
+        self.ask(|conn| child::links_of(conn, parent, PAST_MAX))
+    }
+
+    fn notes_of(&self, parent: RunId) -> Result<Vec<Note>, Error> {
+        self.ask(|conn| child::notes_of(conn, parent))
     }
 
     fn shards(&self, run: RunId) -> Result<Option<Arc<Shards>>, Error> {

@@ -43,7 +43,9 @@ pub(crate) fn begun(rows: &[Row]) -> Option<(Begun, &Run, &Attempt)> {
 
 /// A plain end, if the first two rows are one.
 pub(crate) fn ended(rows: &[Row]) -> Option<(Ended, RunId)> {
-    let [Row::AttemptSet(first), Row::RunSet { run, state, why, ended_at: Some(at) }, ..] = rows else { return None };
+    let [Row::AttemptSet(first), Row::RunSet { run, job: _, state, why, ended_at: Some(at) }, ..] = rows else {
+        return None;
+    };
     let is_plain = (first.run, first.shard, first.no) == (*run, 0, 1)
         && (first.state, first.why) == (AttemptState::Success, None)
         && (first.ended_at, first.released_at) == (Some(*at), Some(*at))

@@ -1,11 +1,11 @@
 //! The writer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use rota_core::batch::{Batch, Loaded};
-use rota_core::id::{AppId, PartitionId, partition_of};
+use rota_core::id::{AppId, JobId, PartitionId, partition_of};
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
 use rota_port::alerts::Watch;
@@ -34,6 +34,10 @@ pub struct SqliteStore {
     pub(crate) byjob: Arc<ByJob>,
     pub(crate) chores: Chores,
     pub(crate) watch: Arc<Watch>,
+    /// Jobs that fire others, or did once.
+    pub(crate) parents: BTreeSet<JobId>,
+    /// Notes of ended parents since it was opened.
+    noted: u64,
     /// The term that this process writes, once it has begun.
     pub(crate) term: Option<OwnTerm>,
     /// Runs after which a segment is sealed.
@@ -57,12 +61,27 @@ impl SqliteStore {
         apps: BTreeMap<AppId, (App, PartitionId)>,
         segments: Vec<Segment>,
         byjob: Arc<ByJob>,
+        parents: BTreeSet<JobId>,
     ) -> SqliteStore {
         assert!(!segments.is_empty(), "a store is founded with its first segment");
         let chores = Chores::default();
         let rows_max = segment::ROWS_MAX;
         let watch = Arc::default();
-        SqliteStore { conn, partitions, key, apps, segments, byjob, chores, watch, term: None, rows_max, _dir: dir }
+        SqliteStore {
+            conn,
+            partitions,
+            key,
+            apps,
+            segments,
+            byjob,
+            chores,
+            watch,
+            parents,
+            noted: 0,
+            term: None,
+            rows_max,
+            _dir: dir,
+        }
     }
 
     /// Seals a segment after so many runs instead of a million.
@@ -99,6 +118,8 @@ impl SqliteStore {
             }
         }
         self.byjob.push(changes.pairs);
+        self.parents.extend(changes.parents);
+        self.noted += changes.notes;
         if !self.watch.is_idle() || changes.has_definition {
             self.watch.note_durable(&changes.ends);
         }
@@ -132,6 +153,10 @@ impl Store for SqliteStore {
         let outcomes = transaction(&self.conn, || commit::apply(self, batches, &mut changes))?;
         self.absorb(changes);
         Ok(outcomes)
+    }
+
+    fn noted(&self) -> u64 {
+        self.noted
     }
 
     fn reserve_ids(&mut self, floor: u64, count: u64) -> Result<u64, Error> {

@@ -287,8 +287,13 @@ impl Pair {
                 attempt.released_at = attempt.released_at.or(is_released.then_some(now));
                 attempt.message = message.map(Into::into);
                 let set = Row::AttemptSet(Box::new(attempt.clone()));
-                let end =
-                    Row::RunSet { run: run.id, state: RunState::Failed, why: Some(Why::Edited), ended_at: Some(now) };
+                let end = Row::RunSet {
+                    run: run.id,
+                    job: run.job,
+                    state: RunState::Failed,
+                    why: Some(Why::Edited),
+                    ended_at: Some(now),
+                };
                 match (ends_run, run_first) {
                     (false, _) => self.write(run.app, set),
                     (true, false) => [set, end].into_iter().for_each(|row| self.write(run.app, row)),
@@ -300,7 +305,7 @@ impl Pair {
                 // Terminal runs end, and stay ended.
                 let state = RunState::ALL[3 + usize::from(state) % (RunState::ALL.len() - 3)];
                 let ended_at = Some(UnixMs(self.now + 5));
-                self.write(run.app, Row::RunSet { run: run.id, state, why: None, ended_at });
+                self.write(run.app, Row::RunSet { run: run.id, job: run.job, state, why: None, ended_at });
             }
             Step::Define { job } => self.define(job),
             Step::JobState { job, state } => {
@@ -387,7 +392,7 @@ impl Pair {
         let set = Row::AttemptSet(Box::new(first.clone()));
         self.write(run.app, set);
         let (state, why, ended_at) = (RunState::Success, None, Some(at));
-        self.write(run.app, Row::RunSet { run: run.id, state, why, ended_at });
+        self.write(run.app, Row::RunSet { run: run.id, job: run.job, state, why, ended_at });
     }
 
     fn attempt(&mut self, run: &Run, shard: u32, no: u32) -> Attempt {

@@ -159,7 +159,7 @@ fn row(run: &Run) -> Row {
 }
 
 fn ended(run: &Run, at: UnixMs) -> Row {
-    Row::RunSet { run: run.id, state: RunState::Failed, why: None, ended_at: Some(at) }
+    Row::RunSet { run: run.id, job: run.job, state: RunState::Failed, why: None, ended_at: Some(at) }
 }
 
 /// A run whose parameter is large.

@@ -98,7 +98,7 @@ pub use server::{Broken, Held, Live, Next, OpenAttempt, Server, Worker};
 pub use shards::{Portion, Quorum, Shards, Split, Success};
 pub use stream::{Dropped, Followed, LogPart, StreamEnd};
 pub use token::{Token, TokenNew, TokenShown};
-pub use upstream::{After, Upstream, UpstreamEdge};
+pub use upstream::{After, AnyUpstream, Upstream, UpstreamEdge};
 pub use when::{Active, Calendar, Dst, DstRule, Misfire};
 
 use serde::{Deserialize, Serialize};

@@ -7,6 +7,7 @@ use rota_core::time::Now;
 
 use crate::check::loss::Decision;
 use crate::check::{Rule, upstream};
+use crate::children;
 use crate::event::Event;
 use crate::mutant::Mutant;
 use crate::store::Applied;
@@ -124,6 +125,7 @@ impl World {
         let covered = self.checks.coverage.applied(part, &changes);
         let missed = self.checks.misfires.applied(batch.partition, part, &changes);
         let waited = upstream::applied(&self.store, part, &changes);
+        let fired = self.checks.children.applied(&self.store, part, &changes);
         let lived = self.checks.life.applied(part, &changes, &self.oracle);
         let begun = self.checks.rate.applied(part, &changes);
         let filled = self.checks.backfills.applied(part, &changes);
@@ -135,6 +137,9 @@ impl World {
         self.note(split);
         self.note(filled);
         self.note(waited);
+        self.note(fired);
+        let noted = children::note_ends(&mut self.store, batch);
+        self.noted(noted);
         true
     }
 

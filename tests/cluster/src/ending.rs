@@ -129,7 +129,8 @@ impl World {
             let part = self.store.part(partition);
             part.unclosed_all.iter().all(|run| self.waits_visibly(partition, *run))
         });
-        runs && self.fleet.processes.iter().filter(|p| p.is_alive).all(|p| p.unacknowledged().is_empty())
+        runs && self.checks.children.is_done()
+            && self.fleet.processes.iter().filter(|p| p.is_alive).all(|p| p.unacknowledged().is_empty())
     }
 
     fn unrest(&self) -> String {
@@ -146,6 +147,9 @@ impl World {
                     .collect();
                 return format!("{run} of job {} is {} with {attempts:?}", row.run.job, row.run.state.word());
             }
+        }
+        if let Some(missing) = self.checks.children.first_missing() {
+            return missing;
         }
         let silent = self.fleet.processes.iter().find(|p| p.is_alive && !p.unacknowledged().is_empty());
         format!("process {:?} has results that nobody acknowledges", silent.map(|p| p.incarnation))

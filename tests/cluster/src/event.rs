@@ -74,6 +74,8 @@ pub enum Event {
     Start { slot: usize },
     /// A server looks at the upstream jobs of a slot.
     Judge { server: usize, boot: u32, partition: PartitionId, epoch: Epoch, look: Look },
+    /// A server looks at ends that nobody has answered.
+    Carry { server: usize, boot: u32, partition: PartitionId, epoch: Epoch, is_pace: bool },
     /// A server claims a partition.
     Claim { server: usize, partition: PartitionId },
     /// A server starts again.
@@ -103,6 +105,7 @@ impl Event {
             | Event::Tell { server, boot, .. }
             | Event::Commit { server, boot, .. }
             | Event::Judge { server, boot, .. }
+            | Event::Carry { server, boot, .. }
             | Event::Dialled { server, boot, .. }
             | Event::TermOver { server, boot, .. } => Some((*server, Some(*boot))),
             Event::Arrive { server, .. } => Some((*server, None)),

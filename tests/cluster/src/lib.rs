@@ -13,6 +13,7 @@
 pub mod calls;
 pub mod chaos;
 pub mod check;
+pub mod children;
 pub mod clock;
 pub mod commit;
 pub mod ending;

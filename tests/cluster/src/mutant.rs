@@ -61,6 +61,8 @@ impl Mutant {
                 In::UpstreamIgnored,
                 In::BackfillCursorLost,
                 In::BackfillPaceIgnored,
+                In::NotesTakenTwice,
+                In::BlockedNoteDropped,
             ];
             all.extend(machine.map(Mutant::Machine));
         }

@@ -20,6 +20,7 @@ use rota_core::upstream::{Edge, Ended, OnSkip, Period};
 
 use crate::check::places::is_parked;
 use crate::check::reply::Asked;
+use crate::children::{family, fit};
 use crate::clock::{WALL_ZERO_MS, ms};
 use crate::event::{Event, Request};
 use crate::rng::Rng;
@@ -46,6 +47,9 @@ impl World {
         let misses = self.scenario.misfires.then_some(self.seed.wrapping_add(self.events) ^ u64::from(id.0));
         let mut spec = after(&mut self.dice.upstream, id, spec(rng, app, now_ms, misses));
         split(&mut self.dice.shards, &mut spec);
+        if self.scenario.children {
+            family(&mut self.dice.children, id, &mut spec);
+        }
         let rng = &mut self.dice.operator;
         let state = if rng.chance(100_000) { JobState::Paused } else { JobState::Enabled };
         let definition = Definition {
@@ -134,9 +138,15 @@ impl World {
             }
             _ => definition.spec = after(&mut self.dice.upstream, definition.id, fresh),
         }
-        if matches!(definition.spec.schedule, When::DelayMs(_) | When::Manual) {
+        if self.scenario.children && self.dice.children.chance(300_000) {
+            family(&mut self.dice.children, definition.id, &mut definition.spec);
+        }
+        let is_child = self.scenario.children && definition.spec.schedule == When::Manual;
+        if !is_child && matches!(definition.spec.schedule, When::DelayMs(_) | When::Manual) {
             definition.spec.after.clear();
         }
+        fit(&mut definition.spec);
+        let rng = &mut self.dice.operator;
         let stale = rng.chance(100_000);
         let expected = Some(if stale { Version(definition.version.0 + 7) } else { definition.version });
         let id = definition.id;

@@ -58,6 +58,8 @@ pub struct Scenario {
     pub freezes: bool,
     /// How often an operator, whenever there is one, asks for a range of the past to run.
     pub backfill_ppm: u64,
+    /// Whether ends of runs fire jobs.
+    pub children: bool,
     /// Whether jobs have misfire policies of their own.
     pub misfires: bool,
     /// Mean time for which a server that crashed is gone.
@@ -171,6 +173,7 @@ impl Scenario {
             unsendable_ppm: *rng.pick(&[0, 0, 20_000]),
             freezes: rng.below(3) == 0,
             misfires: rng.below(2) == 0,
+            children: Rng::new(seed, 108).below(3) == 0,
             absent_us: ms(*rng.pick(&[3_000, 3_000, 3_000, 25_000])),
             rates: (0..6).map(|_| rates(&mut rng)).collect(),
             backfill_ppm: *rng.pick(&[0, 0, 100_000, 400_000]),

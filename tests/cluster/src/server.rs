@@ -83,6 +83,8 @@ impl World {
         };
         self.servers[server].hosted.insert(partition, hosted);
         self.step(server, partition, Input::Permits(1_000));
+        let wait = self.dice.children.between(0, 500_000);
+        self.carry_after(wait, server, partition, true);
     }
 
     /// A server drops a machine, and what it had queued.

@@ -12,6 +12,7 @@ use rota_core::backfill::Backfill;
 use rota_core::batch::{
     Attempt, AttemptState, Batch, Exception, Loaded, OpenBackfill, OpenRun, Origin, Rerun, Row, Run, Shards,
 };
+use rota_core::child::{Link, Note};
 use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{
     AppId, AttemptId, BackfillId, Block, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId,
@@ -92,6 +93,8 @@ pub struct Part {
     pub reruns: BTreeMap<RunId, Arc<Rerun>>,
     /// Which run stands for a merged one.
     pub merged: BTreeMap<RunId, RunId>,
+    /// Ends that nobody has answered, by number.
+    pub notes: BTreeMap<u64, Note>,
     /// What is known of the shards of runs.
     pub shards: BTreeMap<RunId, Arc<Shards>>,
     /// Backfills.
@@ -125,6 +128,8 @@ pub struct Changes {
     pub defined: Vec<(JobId, Version)>,
     /// Jobs whose state was set, and when.
     pub states: Vec<(JobId, JobState, i64)>,
+    /// What came of ended parents.
+    pub links: Vec<Link>,
     /// Workers that registered, or whose state was set.
     pub workers_set: BTreeSet<WorkerId>,
     /// Exceptions as they were before they were set.
@@ -151,6 +156,7 @@ pub struct Store {
     /// Every id of a row, of all partitions.
     ids: BTreeSet<u64>,
     ids_high: u64,
+    note_last: u64,
     /// Whether a batch of a term that is over is refused; only a planted fault says no.
     pub is_fencing: bool,
 }
@@ -160,7 +166,8 @@ impl Store {
     #[must_use]
     pub fn new(partitions: u16) -> Store {
         let empty = || Part { floor: u64::MAX, ..Part::default() };
-        Store { parts: (0..partitions).map(|_| empty()).collect(), ids: BTreeSet::new(), ids_high: 0, is_fencing: true }
+        let parts = (0..partitions).map(|_| empty()).collect();
+        Store { parts, ids: BTreeSet::new(), ids_high: 0, note_last: 0, is_fencing: true }
     }
 
     /// A partition.
@@ -184,6 +191,12 @@ impl Store {
         let first = self.ids_high.max(id_floor(now));
         self.ids_high = first + count;
         Block::new(first, first + count)
+    }
+
+    /// The number of the next note.
+    pub fn next_note(&mut self) -> u64 {
+        self.note_last += 1;
+        self.note_last
     }
 
     /// A fault for mutants: the high-water mark comes from an old copy.
@@ -299,7 +312,7 @@ impl Part {
     fn apply(&mut self, row: &Row, changes: &mut Changes) -> Result<(), Broken> {
         match row {
             Row::Run(run) => return self.insert_run(run, changes),
-            Row::RunSet { run, state, why, ended_at } => {
+            Row::RunSet { run, job: _, state, why, ended_at } => {
                 let known = self.run_mut(*run)?;
                 if known.run.state.is_terminal() {
                     let text = format!("{run} was {} and is set to {}", known.run.state.word(), state.word());
@@ -337,6 +350,14 @@ impl Part {
             }
             Row::Merged { run, into } => {
                 self.merged.insert(*run, *into);
+            }
+            Row::Child(link) => {
+                if self.notes.remove(&link.note).is_none_or(|note| note.parent != link.parent) {
+                    let text =
+                        format!("{} answers note {} of {}, which is not there", link.run, link.note, link.parent);
+                    return Err(Rule::Children.broken(text));
+                }
+                changes.links.push(*link);
             }
             Row::Shards(shards) => {
                 let before = self.shards.insert(shards.run, Arc::clone(shards));

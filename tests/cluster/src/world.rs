@@ -105,6 +105,8 @@ pub struct Dice {
     pub upstream: Rng,
     /// Backfills.
     pub backfill: Rng,
+    /// Children, and those who carry ends to them.
+    pub children: Rng,
 }
 
 /// The checks that keep something.
@@ -121,6 +123,8 @@ pub struct Checks {
     pub misfires: Misfires,
     /// Ranges of the past.
     pub backfills: Backfills,
+    /// 10.
+    pub children: crate::check::children::Children,
     /// How fast dispatches begin.
     pub rate: crate::check::rate::Rate,
     /// State changes of jobs, for the recount.
@@ -222,6 +226,7 @@ impl World {
             shards: Rng::new(seed, 7),
             upstream: Rng::new(seed, 6),
             backfill: Rng::new(seed, 8),
+            children: Rng::new(seed, 9),
         };
         let servers = (0..SERVERS).map(|_| server(&scenario, &mut dice.chaos)).collect();
         let slack_ms = scenario.wall_slack_ms();
@@ -238,6 +243,7 @@ impl World {
             misfires: Misfires::new(&scenario),
             backfills: Backfills::new(scenario.every.clock_step > 0),
             rate: crate::check::rate::Rate::new(scenario.every.clock_step > 0),
+            children: crate::check::children::Children::default(),
             history: Vec::new(),
         };
         let mut world = World {
@@ -379,6 +385,7 @@ impl World {
             Event::Finish { process, attempt, outcome } => self.finish(process, attempt, outcome),
             Event::Reply { process, asked, answer } => self.reply(process, &asked, &answer),
             Event::Start { slot } => self.start_process(slot),
+            Event::Carry { server, partition, epoch, is_pace, .. } => self.carry(server, partition, epoch, is_pace),
             Event::Judge { server, partition, epoch, look, .. } => self.judge(server, partition, epoch, look),
             Event::Claim { server, partition } => self.claim(server, partition),
             Event::Restart { server } => self.restart(server),

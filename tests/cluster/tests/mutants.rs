@@ -42,6 +42,8 @@ fn planted_bugs_are_caught() {
     check(Mutant::Machine(In::UpstreamIgnored), &[Rule::Upstream]);
     check(Mutant::Machine(In::BackfillCursorLost), &[Rule::Backfill]);
     check(Mutant::Machine(In::BackfillPaceIgnored), &[Rule::Backfill]);
+    check(Mutant::Machine(In::NotesTakenTwice), &[Rule::Children]);
+    check(Mutant::Machine(In::BlockedNoteDropped), &[Rule::Quiescence]);
     check(Mutant::StaleOwnerSends, &[Rule::SendRests]);
     check(Mutant::IdsFromRestoredCounter, &[Rule::Ids]);
     check(Mutant::StoreDoesNotFence, &[Rule::Term]);

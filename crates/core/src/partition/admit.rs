@@ -211,9 +211,9 @@ impl Machine {
     pub(super) fn set_open_state(&mut self, id: RunId, state: RunState) {
         let run = self.runs.run_mut(id);
         run.state = state;
-        let why = run.open_why();
+        let (job, why) = (run.job, run.open_why());
         if run.is_listed {
-            self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: None });
+            self.pipeline.write(Row::RunSet { run: id, job, state, why, ended_at: None });
         }
     }
 

@@ -248,7 +248,7 @@ impl Machine {
         let live = &self.backfills.all[&id];
         let Some(slot) = live.row.next else { return Step::Nothing };
         let Some(recipe) = live.recipe.clone() else { return Step::Waits(Why::Invalid) };
-        let (ix, version) = (live.ix, live.row.version);
+        let (ix, job, version) = (live.ix, live.row.job, live.row.version);
         let app = self.jobs.get(ix).app;
         if let Err(why) = self.may_backfill(now, id, &recipe) {
             return Step::Waits(why);
@@ -266,7 +266,7 @@ impl Machine {
         if self.pipeline.is_full() || self.ids.left() <= u64::from(shards) + 1 {
             return Step::NoRoom;
         }
-        let first = match self.admit_backfill(now, app, &recipe, shards, budget) {
+        let first = match self.admit_backfill(now, (app, job), &recipe, shards, budget) {
             Ok(first) => first.filter(|_| workers.is_empty()),
             Err(why) => return Step::Waits(why),
         };
@@ -310,7 +310,7 @@ impl Machine {
     fn admit_backfill(
         &mut self,
         now: Now,
-        app: AppId,
+        (app, job): (AppId, JobId),
         recipe: &Recipe,
         shards: u32,
         budget: &mut Budget,
@@ -325,7 +325,7 @@ impl Machine {
         let is_broadcast = recipe.policy.sharding.is_broadcast;
         let first = match is_broadcast {
             true => None,
-            false => Some(self.fleet.pick(recipe.pool, recipe.policy.strategy, now.mono)?),
+            false => Some(self.fleet.pick(recipe.pool, &recipe.policy.routing, job, &[], now.mono)?),
         };
         budget.spend(app, left, shards);
         Ok(first)

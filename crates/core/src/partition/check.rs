@@ -16,7 +16,8 @@ impl Machine {
         self.check_pending()?;
         self.check_jobs()?;
         self.check_places()?;
-        self.check_backfills()
+        self.check_backfills()?;
+        self.check_notes()
     }
 
     fn check_runs(&self) -> Result<(), String> {

@@ -84,6 +84,10 @@ pub enum Mutant {
     BackfillCursorLost,
     /// A backfill makes its runs as fast as it can.
     BackfillPaceIgnored,
+    /// A note of an ended parent fires as often as it is told.
+    NotesTakenTwice,
+    /// A note that cannot be answered yet is forgotten.
+    BlockedNoteDropped,
 }
 
 /// Whether a fault is planted; constant `false` in every shipped build.

@@ -12,12 +12,12 @@ use crate::time::{Now, UnixMs};
 use crate::why::Why;
 
 impl Machine {
-    /// Milliseconds for which a run has waited for its first dispatch. The slot of a rerun, or of a backfill's run, lies in
-    /// the past and says nothing of that.
+    /// Milliseconds for which a run has waited for its first dispatch. The slot of a rerun, of a child or of a
+    /// backfill's run is one of the past, or of another run, and says nothing of that.
     fn waited_ms(&self, now: Now, id: RunId) -> Option<u64> {
         let run = self.runs.run(id);
         let jitter_ms = match run.origin {
-            Origin::Rerun | Origin::Backfill => return None,
+            Origin::Rerun | Origin::Backfill | Origin::Upstream => return None,
             Origin::Manual | Origin::Api => 0,
             Origin::Schedule => jitter::offset_ms(run.job, run.slot, run.policy.jitter_ms),
         };

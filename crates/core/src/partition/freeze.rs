@@ -75,7 +75,7 @@ impl Freezes {
     }
 
     /// The end of the frozen span in which a slot of an app lies.
-    fn thawed(&self, app: AppId, slot: UnixMs) -> Option<&Thaw> {
+    pub(super) fn thawed(&self, app: AppId, slot: UnixMs) -> Option<&Thaw> {
         if slot > self.until_max {
             return None;
         }

@@ -12,7 +12,7 @@ use super::config::Config;
 use super::runs::{Attempt, Cause, Life, Phase, Run, Shard};
 use super::settle::Place;
 use super::timer::Timer;
-use super::{Machine, ahead, backfill, fleet, freeze, jobs, pipeline, planted, publish, runs, timer};
+use super::{Machine, ahead, backfill, child, fleet, freeze, jobs, pipeline, planted, publish, runs, timer};
 use crate::batch::{self, AttemptState, Exception, Loaded, OpenRun, Origin, RunState};
 use crate::id::{Block, JobId, RunId, WorkerId};
 use crate::job::{Body, Definition, Delivery, Job, JobState, Overlap, Policy, Retry, Target, Timeout};
@@ -56,6 +56,7 @@ impl Machine {
             freezes: freeze::Freezes::new(loaded.freezes),
             backfills: backfill::Backfills::default(),
             asks: Vec::new(),
+            notes: child::Notes::default(),
             stats: publish::Stats::new(),
         };
         for app in loaded.apps {

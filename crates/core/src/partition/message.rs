@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::batch::Origin;
+use crate::child::Note;
 use crate::freeze::Missed;
 use crate::id::{AppId, AttemptId, BackfillId, Block, Incarnation, JobId, RunId, Seq, Version, WorkerId};
 use crate::job::{Definition, JobState};
@@ -200,6 +201,8 @@ pub enum Input {
         /// Whether it may fire, or why it never will.
         verdict: Result<(), Why>,
     },
+    /// Runs of others have ended that fire jobs of this partition: notes that are durable, in order of number.
+    Children(Vec<Note>),
     /// Somebody waits for runs of this job: say [`Effect::Ended`](super::Effect::Ended) from now on.
     WatchEnds(JobId),
     /// An operator says that the clock is right after a jump of more than a day.

@@ -17,6 +17,7 @@ mod ahead;
 mod backfill;
 mod calls;
 mod check;
+mod child;
 mod config;
 mod deadline;
 mod due;
@@ -54,7 +55,8 @@ pub use message::{
     BackfillOrder, Beat, CancelAnswer, Holder, Input, Outcome, ProbeAnswer, ReplyTo, Report, RerunOrder, SendOutcome,
 };
 pub use snapshot::{
-    Backfilling, DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, ValveState, Waiting, Worker,
+    Backfilling, DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, NotesWaiting, Open, Snapshot, ValveState,
+    Waiting, Worker,
 };
 
 use requests::Author;
@@ -105,6 +107,7 @@ pub struct Machine {
     backfills: backfill::Backfills,
     /// What the next turn asks about upstream jobs.
     asks: Vec<AskUpstream>,
+    notes: child::Notes,
     stats: publish::Stats,
 }
 
@@ -165,6 +168,7 @@ impl Machine {
             Input::Probed { attempt, answer } => self.probed(now, attempt, answer),
             Input::Cancelled { attempt, answer } => self.cancelled(now, attempt, answer),
             Input::Upstream { job, slot, verdict } => self.upstream_judged(job, slot, verdict),
+            Input::Children(notes) => self.take_notes(notes),
             Input::WatchEnds(job) => self.watch_ends(job),
             Input::ConfirmClock => self.clock.confirm(),
             // Heard before the clocks were looked at.
@@ -260,10 +264,10 @@ impl Machine {
         {
             let run = self.runs.run_mut(id);
             run.is_listed = true;
-            let (state, why) = (run.state, run.open_why());
+            let (job, state, why) = (run.job, run.state, run.open_why());
             self.pipeline.write(Row::Listed { run: id, is_open: true });
             if !state.is_terminal() {
-                self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: None });
+                self.pipeline.write(Row::RunSet { run: id, job, state, why, ended_at: None });
             }
         }
     }

@@ -194,7 +194,7 @@ impl Machine {
     fn begin_waiting(&mut self, id: RunId) {
         let run = self.runs.run_mut(id);
         assert!(std::mem::take(&mut run.is_parked), "only a run that waits begins so");
-        let (app, state) = (run.app, run.state);
+        let (app, job, state) = (run.app, run.job, run.state);
         let mut shards = Vec::new();
         for (at, shard) in (0..).zip(&mut run.shards) {
             if shard.phase == Phase::Parked {
@@ -206,7 +206,7 @@ impl Machine {
             self.fleet.add_pending(app, 1);
             self.queue(id, shard);
         }
-        self.pipeline.write(Row::RunSet { run: id, state, why: None, ended_at: None });
+        self.pipeline.write(Row::RunSet { run: id, job, state, why: None, ended_at: None });
     }
 
     /// Gives every run of a job its place under the policy that has just come into force.

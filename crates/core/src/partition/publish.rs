@@ -107,6 +107,7 @@ impl Machine {
             workers: self.fleet.workers().map(|(_, live)| worker(live, now)).collect(),
             held,
             held_counts: held_counts.into_iter().map(|((app, why), count)| (app, why, count)).collect(),
+            notes: self.notes_waiting(),
             waiting: self.waiting(now),
             attempts: self.open_attempts(),
             attempts_open: self.runs.attempts.values().filter(|attempt| !attempt.has_ended()).count() as u64,

@@ -441,9 +441,9 @@ impl Machine {
             return;
         }
         run.killed = Some(why);
-        let state = run.state;
+        let (job, state) = (run.job, run.state);
         let phases: Vec<(u32, Phase)> = (0..).zip(run.shards.iter().map(|shard| shard.phase)).collect();
-        self.pipeline.write(Row::RunSet { run: id, state, why: Some(why), ended_at: None });
+        self.pipeline.write(Row::RunSet { run: id, job, state, why: Some(why), ended_at: None });
         for (shard, phase) in phases {
             match phase {
                 Phase::Parked | Phase::Waiting | Phase::Backoff(_) => {

@@ -223,14 +223,14 @@ impl Machine {
             return;
         }
         let (state, why) = verdict(run, planted!(self.config, QuorumShort));
-        let (app, origin, slot) = (run.app, run.origin, run.slot);
+        let (app, job_id, origin, slot) = (run.app, run.job, run.origin, run.slot);
         let job = self.jobs.find_at(run.place, run.job);
         let run = self.runs.run_mut(id);
         run.state = state;
         if let Some(at) = run.deadline.take() {
             self.timers.remove(at, Timer::RunDeadline(id));
         }
-        self.pipeline.write(Row::RunSet { run: id, state, why, ended_at: Some(now.wall) });
+        self.pipeline.write(Row::RunSet { run: id, job: job_id, state, why, ended_at: Some(now.wall) });
         self.stats.slot(app, state, why, 1);
         if let Some(live) = job.map(|ix| self.jobs.get(ix)).filter(|live| live.is_watched) {
             self.pipeline.after(After::Ended(live.id));

@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub held: Vec<Held>,
     /// How many slots wait, by app and reason.
     pub held_counts: Vec<(AppId, Why, u64)>,
+    /// Ended runs whose children wait to be fired, by app.
+    pub notes: Vec<NotesWaiting>,
     /// Shards of admitted runs that wait, at most [`LISTED_MAX`].
     pub waiting: Vec<Waiting>,
     /// Open attempts, oldest first, at most [`LISTED_MAX`].
@@ -159,6 +161,19 @@ pub struct Backfilling {
     pub open: u64,
     /// Why it makes no run now.
     pub waits: Option<Why>,
+}
+
+/// Ended runs that have not fired jobs of an app yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotesWaiting {
+    /// The app.
+    pub app: AppId,
+    /// What the first of them waits for.
+    pub why: Why,
+    /// How many there are.
+    pub count: u64,
+    /// When the first of them ended.
+    pub since: UnixMs,
 }
 
 /// A shard of an admitted run that waits.

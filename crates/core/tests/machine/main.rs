@@ -3,6 +3,7 @@
 
 mod attempts;
 mod backfill;
+mod children;
 mod clock;
 mod edits;
 mod freeze;

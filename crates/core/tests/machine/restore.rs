@@ -74,7 +74,7 @@ fn skipped_slots_get_one_row_and_the_next_one_fires() {
     rig.pass(10_000);
     rig.do_all();
     let counts = restore(&mut rig, 65_000, Since::Skip);
-    assert_eq!(counts, Counts { slots: 6, firing: 0, runs: 0 });
+    assert_eq!(counts, Counts { slots: 6, firing: 0, runs: 0, fired: 0 });
     assert!(rig.sends.is_empty(), "nothing fires by itself");
     rig.pass(5_000);
     assert_eq!(story(&rig.runs()), ["10 success", "20..70 x6 skipped/restored", "80 dispatched"]);
@@ -88,7 +88,7 @@ fn asked_to_the_newest_fires_and_one_row_stands_for_the_rest() {
     rig.pass(10_000);
     rig.do_all();
     let counts = restore(&mut rig, 65_000, Since::FireOnce);
-    assert_eq!(counts, Counts { slots: 5, firing: 1, runs: 0 });
+    assert_eq!(counts, Counts { slots: 5, firing: 1, runs: 0, fired: 0 });
     assert_eq!(sent(&rig), [70]);
     rig.pass(5_000);
     assert_eq!(story(&rig.runs()), ["10 success", "20..60 x5 skipped/restored", "70 dispatched", "80 dispatched"]);
@@ -130,7 +130,7 @@ fn what_was_open_is_lost_and_never_sent_again() {
     let send = rig.take_send();
     rig.accept(send.attempt);
     let counts = restore(&mut rig, 60_000, Since::FireOnce);
-    assert_eq!(counts, Counts { slots: 0, firing: 0, runs: 1 });
+    assert_eq!(counts, Counts { slots: 0, firing: 0, runs: 1, fired: 0 });
     let run = rig.run(send.run);
     assert_eq!((run.state, run.why), (RunState::Lost, Some(Why::Restored)));
     let attempt = rig.attempts(send.run).remove(0);

@@ -13,6 +13,7 @@ use rota_core::partition::{
 use rota_core::time::{Mono, Now, UnixMs};
 use rota_core::upstream::Verdict;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
+use rota_port::child::Notes as _;
 use rota_port::memory::MemoryStore;
 use rota_port::store::{Reservation, Reserved, Store};
 use rota_port::upstream;
@@ -206,6 +207,12 @@ impl Rig {
             };
             self.step(Input::Upstream { job: ask.job, slot: ask.slot, verdict });
         }
+    }
+
+    /// Tells the machine of everything that ended and that nobody has answered, also of what it was told before.
+    pub(crate) fn carry_notes(&mut self) {
+        let notes = self.store.notes(P0, 0, u32::MAX).unwrap();
+        self.step(Input::Children(notes));
     }
 
     /// Makes the held batches durable, and those that follow from them, in order.

@@ -138,6 +138,10 @@ impl Store for Gated {
         }
     }
 
+    fn noted(&self) -> u64 {
+        self.0.rows.noted()
+    }
+
     fn reserve_ids(&mut self, floor: u64, count: u64) -> Result<u64, store::Error> {
         let mut is_given = true;
         self.0.change(|seen| {

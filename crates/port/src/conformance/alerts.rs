@@ -103,11 +103,12 @@ pub fn ends_of_watched_runs_are_noted(open: Open<'_>) {
     named.spec.alerts = vec!["oncall".to_owned()];
     bench.commit(vec![Row::Definition(Box::new(named.clone()))]);
     let skipped = Run { state: RunState::Skipped, ended_at: Some(T), shards: 0, ..bench.run(1, watched) };
-    let set = |run: &Run, state| Row::RunSet { run: run.id, state, why: None, ended_at: Some(T.plus_ms(9)) };
+    let set =
+        |run: &Run, state| Row::RunSet { run: run.id, job: run.job, state, why: None, ended_at: Some(T.plus_ms(9)) };
     let (a, b, c) = (bench.run(2, watched), bench.run(3, other), bench.run(4, watched));
     let rows = vec![skipped.clone(), a.clone(), b.clone(), c.clone()].into_iter().map(|run| Row::Run(Box::new(run)));
     bench.commit(rows.collect());
-    bench.commit(vec![Row::RunSet { run: a.id, state: RunState::Running, why: None, ended_at: None }]);
+    bench.commit(vec![Row::RunSet { run: a.id, job: a.job, state: RunState::Running, why: None, ended_at: None }]);
     assert_eq!(bench.query.alert_ends(10), Ok(vec![skipped.id]));
     bench.commit(vec![set(&a, RunState::Failed), set(&b, RunState::Failed)]);
     assert_eq!(bench.query.alert_ends(10), Ok(vec![skipped.id, a.id]));

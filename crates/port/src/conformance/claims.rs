@@ -68,7 +68,7 @@ fn write_everything(bench: &mut Bench) -> Loaded {
         Row::Exception { job: report, exception: Some(JUDGED) },
     ]);
     let last = bench.batch(vec![
-        Row::RunSet { run: run.id, state: RunState::Running, why: None, ended_at: None },
+        Row::RunSet { run: run.id, job: run.job, state: RunState::Running, why: None, ended_at: None },
         set(&failed),
         sent(&attempts[2]),
         worker(&w1_again, WorkerState::Online),
@@ -275,7 +275,7 @@ pub fn a_first_attempt_may_follow_its_run(open: Open<'_>) {
     let later = Attempt { at: run.at.plus_ms(400), ..first(&run) };
     bench.commit(vec![
         sent(&later),
-        Row::RunSet { run: run.id, state: RunState::Dispatched, why: None, ended_at: None },
+        Row::RunSet { run: run.id, job: run.job, state: RunState::Dispatched, why: None, ended_at: None },
     ]);
     assert_eq!(bench.query.attempts(run.id), Ok(vec![later.clone()]));
     bench.commit(vec![success(&run), set(&done(&later))]);
@@ -293,7 +293,7 @@ pub fn sets_change_only_what_can_change(open: Open<'_>) {
     let ended = Some(T.plus_ms(20));
     bench.commit(vec![
         set(&lost),
-        Row::RunSet { run: run.id, state: RunState::Lost, why: Some(Why::WorkerSilent), ended_at: ended },
+        Row::RunSet { run: run.id, job: run.job, state: RunState::Lost, why: Some(Why::WorkerSilent), ended_at: ended },
     ]);
     let late = Attempt { message: Some("late: done".into()), worker: WorkerId(9), at: T.plus_ms(99), ..lost.clone() };
     bench.commit(vec![set(&late)]);

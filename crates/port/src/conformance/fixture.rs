@@ -202,7 +202,7 @@ pub(super) fn done(attempt: &Attempt) -> Attempt {
 
 /// The row that ends a run well.
 pub(super) fn success(run: &Run) -> Row {
-    Row::RunSet { run: run.id, state: RunState::Success, why: None, ended_at: Some(run.at.plus_ms(7)) }
+    Row::RunSet { run: run.id, job: run.job, state: RunState::Success, why: None, ended_at: Some(run.at.plus_ms(7)) }
 }
 
 pub(super) fn row(run: &Run) -> Row {

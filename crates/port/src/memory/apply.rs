@@ -27,6 +27,7 @@ impl State {
         for row in &batch.rows {
             self.apply_row(batch, row)?;
         }
+        self.note_ends(batch);
         let ends = self.watch.ends_of(batch);
         self.alert_ends.extend(&ends);
         self.watch.note_durable(&ends);
@@ -44,7 +45,7 @@ impl State {
                     Ok(())
                 }
             },
-            Row::RunSet { run, state, why, ended_at } => {
+            Row::RunSet { run, job: _, state, why, ended_at } => {
                 let stored = self.runs.get_mut(run).ok_or_else(|| wrong(format!("there is no run {run}")))?;
                 (stored.state, stored.why, stored.ended_at) = (*state, *why, *ended_at);
                 Ok(())
@@ -95,6 +96,11 @@ impl State {
             }
             Row::Merged { run, into } => {
                 self.merged.insert(*run, *into);
+                Ok(())
+            }
+            Row::Child(link) => {
+                self.links.insert(link.run, *link);
+                self.notes.remove(&link.note);
                 Ok(())
             }
             Row::Shards(shards) => {

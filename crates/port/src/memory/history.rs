@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rota_core::backfill::Backfill;
 use rota_core::batch::{Rerun, Run, Shards};
+use rota_core::child::{Link, Note};
 use rota_core::freeze::Freeze;
 use rota_core::id::{BackfillId, JobId, PartitionId, RunId, Version};
 use rota_core::job::Definition;
@@ -117,6 +118,24 @@ impl History for MemoryStore {
 
     fn merged_into(&self, run: RunId) -> Result<Option<RunId>, Error> {
         self.with(|state| Ok(state.merged.get(&run).copied()))
+    }
+
+    fn child(&self, run: RunId) -> Result<Option<Link>, Error> {
+        self.with(|state| Ok(state.links.get(&run).copied()))
+    }
+
+    fn children_of(&self, parent: RunId) -> Result<Vec<Link>, Error> {
+        self.with(|state| {
+            let found = state.links.values().filter(|link| link.parent == parent);
+            Ok(found.take(MAX).copied().collect())
+        })
+    }
+
+    fn notes_of(&self, parent: RunId) -> Result<Vec<Note>, Error> {
+        self.with(|state| {
+            let found = state.notes.values().map(|(_, note)| note).filter(|note| note.parent == parent);
+            Ok(found.cloned().collect())
+        })
     }
 
     fn shards(&self, run: RunId) -> Result<Option<Arc<Shards>>, Error> {

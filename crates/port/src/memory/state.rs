@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rota_core::alert::{Alarm, Key};
 use rota_core::backfill::Backfill;
 use rota_core::batch::{Attempt, Exception, Rerun, Run, Shards};
+use rota_core::child::{Link, Note};
 use rota_core::freeze::Freeze;
 use rota_core::id::{AppId, BackfillId, Epoch, JobId, PartitionId, RunId, Seq, WorkerId};
 use rota_core::job::Definition;
@@ -81,6 +82,10 @@ pub struct State {
     pub(super) freezes: BTreeMap<(PartitionId, u64), Freeze>,
     pub(super) reruns: BTreeMap<RunId, Arc<Rerun>>,
     pub(super) merged: BTreeMap<RunId, RunId>,
+    /// By number.
+    pub(super) notes: BTreeMap<u64, (PartitionId, Note)>,
+    pub(super) notes_next: u64,
+    pub(super) links: BTreeMap<RunId, Link>,
     pub(super) alerts: BTreeMap<(String, String), StoredAlert>,
     pub(super) alerts_next: u32,
     pub(super) alarms: BTreeMap<Key, Alarm>,
@@ -119,6 +124,9 @@ impl State {
             freezes: BTreeMap::new(),
             reruns: BTreeMap::new(),
             merged: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            notes_next: 1,
+            links: BTreeMap::new(),
             alerts: BTreeMap::new(),
             alerts_next: 1,
             alarms: BTreeMap::new(),
@@ -232,6 +240,7 @@ impl State {
         let runs = &self.runs;
         self.attempts.retain(|(run, _, _), _| runs.contains_key(run));
         self.reruns.retain(|run, _| runs.contains_key(run));
+        self.links.retain(|run, _| runs.contains_key(run));
         self.shards.retain(|run, _| runs.contains_key(run));
         self.backfill_runs.retain(|run, _| runs.contains_key(run));
         let (runs_of, last) = (&self.backfill_runs, self.swept);

@@ -95,6 +95,7 @@ const EDITABLE: &[&str] = &[
     "misfire_max",
     "misfire_pace",
     "after",
+    "after_any",
     "handler",
     "param",
     "url",
@@ -202,6 +203,9 @@ pub(crate) struct JobFields {
     /// Wait for an upstream job, as `settle` or `settle,when=completion,period=latest,on_skip=run,deadline=6h`; may be given again, or `none`
     #[arg(long, value_name = "JOB")]
     pub(crate) after: Vec<String>,
+    /// Fire the job, which has no schedule, at each end of this job's runs, as `settle` or `settle,when=failure`; may be given again
+    #[arg(long, value_name = "JOB", conflicts_with = "after")]
+    pub(crate) after_any: Vec<String>,
     /// The handler that a worker of the app runs
     #[arg(long, conflicts_with = "url")]
     pub(crate) handler: Option<String>,

@@ -75,7 +75,7 @@ fn apply(spec: &mut JobSpec, fields: JobFields) -> Result<(), Failure> {
     overlap::apply(spec, &fields);
     narrow::lay_list(&mut spec.alerts, &fields.alerts);
     split::apply(spec, &fields);
-    upstream::apply(spec, &fields.after)?;
+    upstream::apply(spec, &fields.after, &fields.after_any)?;
     set(&mut spec.timezone, fields.timezone);
     set(&mut spec.delivery, fields.delivery);
     if fields.handler.is_some() {

@@ -1,14 +1,19 @@
 //! Upstream jobs, between flags and a job, and in words.
 
-use rota_wire::rest::{After, JobSpec, Upstream, UpstreamEdge};
+use rota_wire::rest::{After, AnyUpstream, JobSpec, Upstream, UpstreamEdge};
 
 use crate::exit::Failure;
 
 /// What a flag says to take all away.
 const NONE: &str = "none";
 
-/// Lays `--after` over a job: what is given takes the place of what was there.
-pub(super) fn apply(spec: &mut JobSpec, flags: &[String]) -> Result<(), Failure> {
+/// Lays `--after`, or `--after-any`, over a job: what is given takes the place of what was there.
+pub(super) fn apply(spec: &mut JobSpec, flags: &[String], any: &[String]) -> Result<(), Failure> {
+    if !any.is_empty() {
+        let any = any.iter().map(|text| edge(text)).collect::<Result<_, _>>()?;
+        spec.after = Some(After::Any(AnyUpstream { any }));
+        return Ok(());
+    }
     if flags.is_empty() {
         return Ok(());
     }
@@ -49,10 +54,6 @@ fn edge(text: &str) -> Result<Upstream, Failure> {
 
 /// What a job waits for, on one line.
 pub(super) fn told(after: &After) -> String {
-    let all = match after {
-        After::One(one) => std::slice::from_ref(one),
-        After::All(all) => all.as_slice(),
-    };
     let told = |upstream: &Upstream| match upstream {
         Upstream::Name(name) => name.clone(),
         Upstream::Edge(edge) => {
@@ -67,5 +68,6 @@ pub(super) fn told(after: &After) -> String {
             [std::slice::from_ref(&edge.job), &given].concat().join(",")
         }
     };
-    all.iter().map(told).collect::<Vec<_>>().join(" ")
+    let all = after.jobs().iter().map(told).collect::<Vec<_>>().join(" ");
+    if matches!(after, After::Any(_)) { format!("any of {all}") } else { all }
 }

@@ -13,11 +13,7 @@ use super::plan::{Does, Step};
 
 /// The names of the jobs that a job waits for.
 pub(crate) fn upstreams(spec: &JobSpec) -> impl Iterator<Item = &str> {
-    let all = match &spec.after {
-        None => &[],
-        Some(After::One(one)) => std::slice::from_ref(one),
-        Some(After::All(all)) => all.as_slice(),
-    };
+    let all = spec.after.as_ref().map_or(&[][..], After::jobs);
     all.iter().map(|upstream| match upstream {
         Upstream::Name(name) => name.as_str(),
         Upstream::Edge(edge) => edge.job.as_str(),

@@ -61,6 +61,10 @@ impl Store for Traced {
         Ok(outcomes)
     }
 
+    fn noted(&self) -> u64 {
+        self.inner.noted()
+    }
+
     fn reserve_ids(&mut self, floor: u64, count: u64) -> Result<u64, Error> {
         self.inner.reserve_ids(floor, count)
     }

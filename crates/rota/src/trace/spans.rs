@@ -58,7 +58,7 @@ impl Spans {
                     self.open.insert(run.id, (**run).clone());
                 }
                 Row::AttemptSet(attempt) if attempt.state.is_terminal() => self.attempt(attempt),
-                Row::RunSet { run, state, why, ended_at: Some(ended_at) } => {
+                Row::RunSet { run, job: _, state, why, ended_at: Some(ended_at) } => {
                     if let Some(open) = self.open.get(run).cloned() {
                         let ended = Run { state: *state, why: *why, ended_at: Some(*ended_at), ..open };
                         self.run(&ended, *ended_at);
@@ -72,6 +72,7 @@ impl Spans {
                 | Row::JobState { .. }
                 | Row::Rerun(_)
                 | Row::Merged { .. }
+                | Row::Child(_)
                 | Row::Shards(_)
                 | Row::Freeze(_)
                 | Row::Backfill(_)

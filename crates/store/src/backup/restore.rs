@@ -13,12 +13,14 @@ use std::path::{Path, PathBuf};
 
 use rota_core::batch::{Batch, Row};
 use rota_core::id::{Block, PartitionId, Seq, id_floor};
-use rota_core::restore::{Counts, Since, rows};
+use rota_core::restore::{Counts, Since, answers, rows};
 use rota_core::time::UnixMs;
 use rota_port::store::{Error, Store};
 use rusqlite::Connection;
 
 use super::{DATABASE, FORMAT, KEY, LOGS, MANIFEST, Manifest, copy, is_log_name, pass, tar};
+use crate::child;
+use crate::claim;
 use crate::dir::{DataDir, database_in, key_in, private, restoring_in};
 use crate::failure::of;
 use crate::key::{self, Key};
@@ -36,6 +38,8 @@ const IDS_SPARE: u64 = 60 << 20;
 const ROWS_PER_COMMIT: usize = 20_000;
 /// Partitions looked at at once.
 const CHUNK: usize = 8;
+/// Notes answered in one commit.
+const NOTES_PER_COMMIT: u32 = 5_000;
 
 /// Where the key of the secrets comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -307,9 +311,30 @@ fn decide(store: &mut SqliteStore, what: &Restore, reason: &str) -> Result<Count
             commit(last, mark, u64::MAX)?;
         }
     }
+    for partition in all {
+        counts.fired += answer_notes(store, partition, what.now)?;
+    }
     let conn = &store.conn;
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(of)?;
     Ok(counts)
+}
+
+/// Answers every note of a partition, those of runs that were closed just now too; gives how many there were.
+fn answer_notes(store: &mut SqliteStore, partition: PartitionId, now: UnixMs) -> Result<u64, RestoreError> {
+    let mut count = 0;
+    loop {
+        let notes = child::notes(&store.conn, partition, 0, NOTES_PER_COMMIT).map_err(of)?;
+        if notes.is_empty() {
+            return Ok(count);
+        }
+        let first = store.reserve_ids(id_floor(now), notes.len() as u64)?;
+        let mut ids = Block::new(first, first + notes.len() as u64);
+        let header = claim::header(&store.conn, partition).map_err(of)?;
+        let (epoch, seq, mark) = (header.epoch, Seq(header.seq.0 + 1), header.mark);
+        let rows = answers(&notes, now, &mut ids);
+        store.commit(&[Batch { partition, epoch, seq, at: now, mark, floor: u64::MAX, rows }])?;
+        count += notes.len() as u64;
+    }
 }
 
 /// The database last: without it, the directory is still one that was never used.

@@ -69,6 +69,9 @@ pub struct Run {
     /// The backfill that it belongs to, of origin `backfill`: `b…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backfill: Option<String>,
+    /// The run whose end fired it, of origin `upstream`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fired_by: Option<String>,
     /// The run that stands for it, if it is `merged`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_into: Option<String>,

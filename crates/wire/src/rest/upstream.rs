@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "schema")]
 use super::words;
 
-/// Upstream jobs: one, or a list.
+/// Upstream jobs: one, a list of which all have to be done, or `any` with a list, for a job without a schedule.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(untagged)]
@@ -18,6 +18,17 @@ pub enum After {
     One(Upstream),
     /// All of these.
     All(Vec<Upstream>),
+    /// Any of these, each by itself: for a job without a schedule.
+    Any(AnyUpstream),
+}
+
+/// Jobs each of whose ends fires the job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct AnyUpstream {
+    /// These.
+    #[cfg_attr(feature = "schema", schema(min_items = 1))]
+    pub any: Vec<Upstream>,
 }
 
 /// An upstream job: its name, or what is asked of it.
@@ -60,6 +71,30 @@ pub struct UpstreamEdge {
 
 // Read by hand: a derived reader of an enum without tags would say nothing of what is wrong within.
 
+impl After {
+    /// Every job that is named.
+    #[must_use]
+    pub fn jobs(&self) -> &[Upstream] {
+        match self {
+            After::One(one) => std::slice::from_ref(one),
+            After::All(all) => all,
+            After::Any(AnyUpstream { any }) => any,
+        }
+    }
+}
+
+/// An edge, or `any` with a list.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    any: Option<Vec<Upstream>>,
+    job: Option<String>,
+    when: Option<String>,
+    period: Option<String>,
+    on_skip: Option<String>,
+    deadline: Option<String>,
+}
+
 impl<'de> Deserialize<'de> for After {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<After, D::Error> {
         struct Reader;
@@ -67,7 +102,7 @@ impl<'de> Deserialize<'de> for After {
             type Value = After;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a job's name, an object with `job`, or a list of those")
+                f.write_str("a job's name, an object with `job`, a list of those, or an object with `any`")
             }
 
             fn visit_str<E: Error>(self, name: &str) -> Result<After, E> {
@@ -75,7 +110,20 @@ impl<'de> Deserialize<'de> for After {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<After, A::Error> {
-                UpstreamEdge::deserialize(MapAccessDeserializer::new(entries)).map(|e| After::One(Upstream::Edge(e)))
+                let entry = Entry::deserialize(MapAccessDeserializer::new(entries))?;
+                let edge = UpstreamEdge {
+                    job: entry.job.unwrap_or_default(),
+                    when: entry.when,
+                    period: entry.period,
+                    on_skip: entry.on_skip,
+                    deadline: entry.deadline,
+                };
+                match entry.any {
+                    Some(any) if edge == UpstreamEdge::default() => Ok(After::Any(AnyUpstream { any })),
+                    Some(_) => Err(A::Error::custom("`any` stands alone: what is asked of each job stands within it")),
+                    None if edge.job.is_empty() => Err(A::Error::missing_field("job")),
+                    None => Ok(After::One(Upstream::Edge(edge))),
+                }
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<After, A::Error> {

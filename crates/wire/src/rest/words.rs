@@ -69,7 +69,7 @@ words! {
     /// States of a job.
     JobState: "enabled" "paused" "finished" "deleted";
     /// What made a run.
-    Origin: "schedule" "manual" "api" "rerun" "backfill";
+    Origin: "schedule" "manual" "api" "rerun" "backfill" "upstream";
     /// Where a backfill stands.
     BackfillState: "running" "done" "cancelled";
     /// What a trigger may say that it is.

@@ -4,6 +4,7 @@
 //! [`coverage`] keeps a model of its own, and is recomputed from scratch at the end.
 
 pub mod backfill;
+pub mod children;
 pub mod coverage;
 pub mod life;
 pub mod load;
@@ -55,6 +56,8 @@ pub enum Rule {
     Shards,
     /// What waits for upstream jobs fires once they are done, and not before.
     Upstream,
+    /// 10: each end fires each child that asks for it once.
+    Children,
     /// Nothing is started while it is frozen, and what was frozen is covered as its thaw says.
     Frozen,
     /// What is missed is covered as its job says, and judged once.
@@ -85,6 +88,7 @@ impl Rule {
             Rule::Terminal => 7,
             Rule::Acknowledged => 8,
             Rule::Lost => 9,
+            Rule::Children => 10,
             Rule::Armed => 11,
             Rule::Wakes => 12,
             Rule::Ids => 13,
