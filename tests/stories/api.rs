@@ -38,11 +38,16 @@ impl Api {
 
     /// One call; an error if the answer did not arrive whole.
     pub(crate) fn call(&self, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
+        self.call_with("", method, path, body)
+    }
+
+    /// One call with more lines in its head, each with its end.
+    pub(crate) fn call_with(&self, head: &str, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
         let mut stream = TcpStream::connect_timeout(&self.address, CONNECT)?;
         stream.set_read_timeout(Some(ANSWER))?;
         stream.set_write_timeout(Some(ANSWER))?;
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\nconnection: close\r\n{head}\r\n",
             self.address,
             self.token,
             body.len()

@@ -92,6 +92,64 @@ fn a_run_is_a_span_and_its_attempts_hang_below_it() {
     assert_eq!(worker.stop(), 0);
 }
 
+/// A trace that somebody else began.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+
+/// Asks for a run of the job `tell` with this header; its printed id.
+fn trigger_within(server: &Server, traceparent: &str) -> String {
+    let head = format!("traceparent: {traceparent}\r\n");
+    let answer = server.api.call_with(&head, "POST", "/api/v1/jobs/tell/trigger", b"{}").unwrap();
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.json()["run"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_run_that_is_asked_for_within_a_trace_goes_on_with_it_even_across_a_kill() {
+    let folder = Folder::new();
+    let collector = Collector::start();
+    let to = format!("http://{}", collector.address);
+    // Of its own accord it would trace nothing.
+    let env = [("ROTA_TELEMETRY__OTLP", to.as_str()), ("ROTA_TELEMETRY__SAMPLE", "0")];
+    let mut server = Server::start(folder.path(), &env);
+    let token = server.app("etl");
+    let script = "echo \"traceparent $TRACEPARENT.\"";
+    server.job(&json!({"name": "tell", "app": "etl", "handler": "shell", "param": script}));
+    let (sampled, plain) = (format!("00-{TRACE}-{CALLER}-01"), format!("00-{TRACE}-{CALLER}-00"));
+    // There is no worker yet: it is dispatched by another process than took it.
+    let waits = trigger_within(&server, &sampled);
+    server.restart();
+
+    let worker = server.worker("etl", &token, "w1", "--allow-shell");
+    let told = |run: &str| {
+        assert_eq!(server.ended(run)["state"], "success");
+        let log = || server.api.call("GET", &format!("/api/v1/runs/{run}/logs"), b"").unwrap().text;
+        let log = wait_for("a log", log, |log| log.contains("traceparent "));
+        log.split("traceparent ").nth(1).and_then(|rest| rest.split('.').next()).unwrap().to_owned()
+    };
+    let header = told(&waits);
+    assert!(header.starts_with(&format!("00-{TRACE}-")) && header.ends_with("-01"), "{header}");
+    assert!(!header.contains(CALLER), "the attempt is a span of its own: {header}");
+    assert_eq!(told(&trigger_within(&server, &plain)), plain, "what is not sampled is passed on as it is");
+    assert_eq!(told(&trigger_within(&server, "00-0-0-01")), "", "what cannot be read is ignored");
+
+    let run = trigger_within(&server, &sampled);
+    let header = told(&run);
+    let spans = collector.of(&run, 2);
+    let whole = spans.iter().find(|span| span["name"] == "run").unwrap();
+    let attempt = spans.iter().find(|span| span["name"] == "attempt").unwrap();
+    assert_eq!(
+        (&whole["traceId"], &whole["parentSpanId"], &whole["flags"]),
+        (&json!(TRACE), &json!(CALLER), &json!(0x301))
+    );
+    assert_eq!((&attempt["traceId"], &attempt["parentSpanId"]), (&json!(TRACE), &whole["spanId"]));
+    assert_eq!(header, format!("00-{TRACE}-{}-01", attempt["spanId"].as_str().unwrap()));
+    let story = server.api.get(&format!("/api/v1/runs/{run}/why"));
+    assert!(story.to_string().contains(&format!("{TRACE}, below span {CALLER}")), "{story}");
+    assert_eq!(server.stop(), 0);
+    assert_eq!(worker.stop(), 0);
+}
+
 #[test]
 fn what_is_not_sampled_leaves_nothing_and_nobody_waits_for_a_collector() {
     let folder = Folder::new();

@@ -46,6 +46,7 @@ mod nearest;
 mod no_slot;
 mod openapi;
 mod page;
+mod parent;
 mod path;
 mod patient;
 mod protocol;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Json as Answer;
 use axum::extract::State as Shared;
-use http::{StatusCode, Uri};
+use http::{HeaderMap, StatusCode, Uri};
 use rota_core::batch::{AttemptState, Run};
 use rota_core::id::WorkerId;
 use rota_core::job::{Definition, JobState};
@@ -17,6 +17,7 @@ use crate::auth::Admin;
 use crate::body::{Args, Json};
 use crate::code::Code;
 use crate::history;
+use crate::parent;
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -38,6 +39,7 @@ pub(crate) async fn rerun(
     Shared(state): Shared<Arc<State>>,
     Path(run): Path<String>,
     uri: Uri,
+    headers: HeaderMap,
     Json(body): Json<rest::RerunAsk>,
 ) -> Result<(StatusCode, Answer<rest::Rerun>), Refusal> {
     Args::read(&uri, &[])?;
@@ -60,9 +62,9 @@ pub(crate) async fn rerun(
     };
     let hash = trigger::hash_of(&[b"rerun", &run.id.0.to_le_bytes(), &[u8::from(failed_shards)]]);
     let (of, slot, param) = (run.id, run.slot, run.param.clone());
-    let shared = Arc::clone(&state);
+    let (shared, parent) = (Arc::clone(&state), parent::read(&headers));
     let make = move |request_id| async move {
-        let order = Box::new(RerunOrder { of, definition, slot, param, reused, workers, request_id });
+        let order = Box::new(RerunOrder { of, definition, slot, param, reused, workers, request_id, parent });
         Made::of(shared.ask(app, move |reply| Input::Rerun { order, reply }).await?)
     };
     let (made, is_repeated) = state.carry(trigger::once(state.clone(), job, body.request_id, hash, make)).await?;

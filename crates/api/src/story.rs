@@ -44,6 +44,7 @@ pub(crate) fn tell(state: &State, run: &Run, attempts: &[Attempt]) -> Result<Sto
     {
         lines.say(None, "backfill", text);
     }
+    lines.trace(state, run)?;
     if run.shards == 0 {
         lines.not_run(state, run)?;
     }
@@ -151,6 +152,16 @@ impl Lines {
             Origin::Backfill => self.say(Some(run.at), "triggered", "by a backfill, in its turn".to_owned()),
             Origin::Upstream => self.say(Some(run.at), "fired", "by the end of an upstream job's run"),
         }
+    }
+
+    /// The trace within which it was asked for.
+    fn trace(&mut self, state: &State, run: &Run) -> Result<(), Refusal> {
+        if run.origin != Origin::Schedule
+            && let Some(parent) = state.history.trace_parent(run.id)?
+        {
+            self.say(Some(run.at), "trace", format!("{}, below span {}", parent.trace(), parent.span()));
+        }
+        Ok(())
     }
 
     /// What it repeats, and what repeats it.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::Json as Answer;
 use axum::extract::State as Shared;
-use http::{StatusCode, Uri};
+use http::{HeaderMap, StatusCode, Uri};
 use rota_core::batch::{Origin, RunState};
 use rota_core::id::{JobId, RunId};
 use rota_core::limits;
@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use crate::auth::Admin;
 use crate::body::{Args, JOB_BYTES_MAX, Json};
 use crate::code::Code;
+use crate::parent;
 use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::spec;
@@ -34,6 +35,7 @@ pub(crate) async fn trigger(
     Shared(state): Shared<Arc<State>>,
     Path(job): Path<String>,
     uri: Uri,
+    headers: HeaderMap,
     Json(body): Json<rest::Trigger, JOB_BYTES_MAX>,
 ) -> Result<(StatusCode, Answer<rest::Triggered>), Refusal> {
     let namespace = Args::read(&uri, &[])?.namespace();
@@ -44,9 +46,9 @@ pub(crate) async fn trigger(
     let (job, app) = (definition.id, definition.app);
     let origin_byte = [origin.code(), u8::from(body.param.is_some())];
     let hash = hash_of(&[&origin_byte, body.param.as_deref().unwrap_or_default().as_bytes()]);
-    let (shared, param) = (state.clone(), body.param.map(Arc::from));
+    let (shared, param, parent) = (state.clone(), body.param.map(Arc::from), parent::read(&headers));
     let make = move |request_id| async move {
-        let trigger = move |reply| Input::Trigger { job, param, request_id, origin, reply };
+        let trigger = move |reply| Input::Trigger { job, param, request_id, origin, parent, reply };
         Made::of(shared.ask(app, trigger).await?)
     };
     let (made, is_repeated) = state.carry(once(state.clone(), job, body.request_id, hash, make)).await?;

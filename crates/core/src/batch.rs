@@ -10,6 +10,7 @@ use crate::freeze::Freeze;
 use crate::id::{AppId, AttemptId, BackfillId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId};
 use crate::job::{Definition, JobState};
 use crate::time::UnixMs;
+use crate::trace::Parent;
 use crate::why::Why;
 use crate::worker::{App, Registration, WorkerState};
 
@@ -363,6 +364,13 @@ pub enum Row {
     Child(Link),
     /// What is to be known of a run's shards beside its row and its attempts; replaces what was known.
     Shards(Arc<Shards>),
+    /// Within which span a run was asked for. Its own row is in the same batch, before this one.
+    Trace {
+        /// The run.
+        run: RunId,
+        /// The span.
+        parent: Arc<Parent>,
+    },
     /// Inserts a freeze, or replaces the one with its id.
     Freeze(Box<Freeze>),
     /// Inserts a backfill, or replaces the one with its id. The rows that it counts are in this batch or an earlier one.
@@ -469,6 +477,8 @@ pub struct OpenRun {
     pub shards: Option<Arc<Shards>>,
     /// The backfill that it belongs to, if it is of origin [`Origin::Backfill`].
     pub backfill: Option<BackfillId>,
+    /// The span within which it was asked for, if there was one.
+    pub parent: Option<Arc<Parent>>,
 }
 
 /// A backfill that had not ended when a partition was loaded.

@@ -197,6 +197,7 @@ impl Watch {
                 | Row::Merged { .. }
                 | Row::Child(_)
                 | Row::Shards(_)
+                | Row::Trace { .. }
                 | Row::Freeze(_)
                 | Row::Backfill(_)
                 | Row::BackfillRun { .. }

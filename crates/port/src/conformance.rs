@@ -99,6 +99,7 @@ macro_rules! store_suite {
             reruns_are_linked
             merged_runs_name_what_stands_for_them
             shards_are_noted
+            a_run_stays_in_the_trace_that_asked_for_it
             terms_are_noted
         }
     };

@@ -12,6 +12,7 @@ use rota_core::freeze::Freeze;
 use rota_core::id::{AppId, BackfillId, JobId, PartitionId, RunId, Version};
 use rota_core::job::{Definition, JobState};
 use rota_core::time::UnixMs;
+use rota_core::trace::Parent;
 use rota_core::why::Why;
 
 use crate::query::RunFilter;
@@ -60,6 +61,8 @@ pub trait History: Send + Sync {
     fn children_of(&self, parent: RunId) -> Result<Vec<Link>, Error>;
     /// What the end of a run shall fire, and nobody has answered yet, in order.
     fn notes_of(&self, parent: RunId) -> Result<Vec<Note>, Error>;
+    /// The span within which a run was asked for.
+    fn trace_parent(&self, run: RunId) -> Result<Option<Arc<Parent>>, Error>;
     /// The runs that repeat a run, oldest first, at most [`PAST_MAX`].
     fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error>;
 }

@@ -93,6 +93,7 @@ fn run_of(row: &Row) -> Option<RunId> {
         | Row::Merged { .. }
         | Row::Child(_)
         | Row::Shards(_)
+        | Row::Trace { .. }
         | Row::Freeze(_)
         | Row::Backfill(_)
         | Row::BackfillRun { .. }

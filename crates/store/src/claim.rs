@@ -146,6 +146,7 @@ struct Scan<'s> {
     headers: &'s BTreeMap<PartitionId, Header>,
     listed: BTreeMap<RunId, PartitionId>,
     has_shards: bool,
+    has_traces: bool,
     recent: Recent,
 }
 
@@ -153,7 +154,8 @@ impl<'s> Scan<'s> {
     fn run(store: &'s SqliteStore, headers: &'s BTreeMap<PartitionId, Header>) -> Result<Recent, Error> {
         let listed = listed(&store.conn, headers).map_err(of)?;
         let has_shards = past::has_shards(&store.conn).map_err(of)?;
-        let mut scan = Scan { store, headers, listed, has_shards, recent: Recent::default() };
+        let has_traces = past::has_traces(&store.conn).map_err(of)?;
+        let mut scan = Scan { store, headers, listed, has_shards, has_traces, recent: Recent::default() };
         for (run, partition) in scan.listed.clone() {
             let segment = store.segments[position(&store.segments, run)].id;
             let sql = format!("SELECT {RUN_COLUMNS} FROM run_{segment} WHERE id = ?1");
@@ -222,7 +224,8 @@ impl<'s> Scan<'s> {
             Origin::Schedule | Origin::Manual | Origin::Api | Origin::Rerun | Origin::Upstream => None,
         };
         let shards = if self.has_shards { past::shards(&self.store.conn, run.id).map_err(of)? } else { None };
-        let open = OpenRun { run, attempts, definition, is_listed, rerun, shards, backfill };
+        let parent = if self.has_traces { past::trace_parent(&self.store.conn, run.id).map_err(of)? } else { None };
+        let open = OpenRun { run, attempts, definition, is_listed, rerun, shards, backfill, parent };
         self.recent.open.entry(partition).or_default().push(open);
         Ok(())
     }

@@ -163,6 +163,7 @@ impl<'s> Writer<'s> {
             Row::Definition(definition) => self.define(definition),
             Row::JobState { job, state, at, by, reason } => self.set_job(*job, *state, *at, by, reason.as_deref()),
             Row::Rerun(rerun) => past::insert_rerun(self.conn, rerun).map_err(of),
+            Row::Trace { run, parent } => past::insert_trace(self.conn, *run, parent).map_err(of),
             Row::Merged { run, into } => past::insert_merged(self.conn, *run, *into).map_err(of),
             Row::Child(link) => child::answer(self.conn, link).map_err(of),
             Row::Shards(shards) => past::set_shards(self.conn, shards).map_err(of),

@@ -46,6 +46,7 @@ impl Writer<'_> {
             | Row::Merged { .. }
             | Row::Child(_)
             | Row::Shards(_)
+            | Row::Trace { .. }
             | Row::Freeze(_)
             | Row::Backfill(_)
             | Row::BackfillRun { .. }

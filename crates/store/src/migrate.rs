@@ -29,6 +29,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 5, sql: include_str!("../migrations/0005_policies.sql") },
     Migration { version: 6, sql: include_str!("../migrations/0006_backfills.sql") },
     Migration { version: 7, sql: include_str!("../migrations/0007_children.sql") },
+    Migration { version: 8, sql: include_str!("../migrations/0008_traces.sql") },
 ];
 
 /// Applies what is missing. Before it changes a schema that is in use, it copies the file aside.

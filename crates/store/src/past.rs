@@ -10,6 +10,7 @@ use rota_core::id::{AppId, BackfillId, JobId, PartitionId, RunId, Version, Worke
 use rota_core::job::Definition;
 use rota_core::limits;
 use rota_core::time::UnixMs;
+use rota_core::trace::Parent;
 use rota_core::why::Why;
 use rota_port::history::{
     BackfillFilter, COVERED_MAX, Covered, History, JobStanding, PAST_MAX, Standing, StateChange, StateFilter, Term,
@@ -96,7 +97,7 @@ pub(crate) fn note_sweep(conn: &Connection, start: u64, end: u64) -> rusqlite::R
     let upsert = "INSERT INTO meta (name, value) VALUES (?1, ?2) \
          ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)";
     conn.execute(upsert, params![SWEPT, end.cast_signed()])?;
-    for table in ["rerun", "merged", "shards", "backfill_run", "child"] {
+    for table in ["rerun", "merged", "shards", "backfill_run", "child", "trace"] {
         let forget = format!("DELETE FROM {table} WHERE run >= ?1 AND run < ?2");
         conn.execute(&forget, [start.cast_signed(), end.cast_signed()])?;
     }
@@ -200,6 +201,26 @@ pub(crate) fn shards(conn: &Connection, run: RunId) -> rusqlite::Result<Option<A
 /// Whether anything is known of any run's shards, so that most stores are not asked for each run.
 pub(crate) fn has_shards(conn: &Connection) -> rusqlite::Result<bool> {
     conn.prepare_cached("SELECT 1 FROM shards LIMIT 1")?.exists([])
+}
+
+pub(crate) fn insert_trace(conn: &Connection, run: RunId, parent: &Parent) -> rusqlite::Result<()> {
+    let values = params![run.0.cast_signed(), parent.to_string()];
+    conn.prepare_cached("INSERT INTO trace (run, parent) VALUES (?1, ?2)")?.execute(values).map(drop)
+}
+
+/// The span within which a run was asked for.
+pub(crate) fn trace_parent(conn: &Connection, run: RunId) -> rusqlite::Result<Option<Arc<Parent>>> {
+    let mut statement = conn.prepare_cached("SELECT parent FROM trace WHERE run = ?1")?;
+    let read = |row: &Row<'_>| {
+        let odd = || rusqlite::Error::FromSqlConversionFailure(0, Type::Text, "no traceparent".into());
+        Parent::parse(row.get_ref(0)?.as_str()?).map(Arc::new).ok_or_else(odd)
+    };
+    statement.query_row([run.0.cast_signed()], read).optional()
+}
+
+/// Whether any run was asked for within a trace, so that most stores are not asked for each run.
+pub(crate) fn has_traces(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT 1 FROM trace LIMIT 1")?.exists([])
 }
 
 impl History for SqliteQuery {
@@ -388,6 +409,10 @@ impl History for SqliteQuery {
             let read = |row: &Row<'_>| Ok(RunId(row.get::<_, i64>(0)?.cast_unsigned()));
             statement.query_row([run.0.cast_signed()], read).optional()
         })
+    }
+
+    fn trace_parent(&self, run: RunId) -> Result<Option<Arc<Parent>>, Error> {
+        self.ask(|conn| trace_parent(conn, run))
     }
 
     fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error> {

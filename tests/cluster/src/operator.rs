@@ -16,6 +16,7 @@ use rota_core::retry::{self, Backoff};
 use rota_core::route::Options;
 use rota_core::shards::{OnLoss, Success};
 use rota_core::time::UnixMs;
+use rota_core::trace::Parent;
 use rota_core::upstream::{Edge, Ended, OnSkip, Period};
 
 use crate::check::places::is_parked;
@@ -173,8 +174,12 @@ impl World {
         let rng = &mut self.dice.operator;
         let params = [None, None, Some("tenant=a"), Some("tenant=b"), Some("{\"tenant\": \"a\"}"), Some("tenantless")];
         let param = rng.pick(&params).map(Arc::from);
-        let input = Input::Trigger { job, param, request_id: None, origin, reply: ReplyTo(0) };
-        self.request_after(500, partition, input, Asked::Trigger(job));
+        // Programs ask within a trace; no dice, so that what they draw otherwise stays as it is.
+        let header = format!("00-{:032x}-{:016x}-01", job.0, self.now);
+        let parent = Parent::parse(&header).filter(|_| origin == Origin::Api).map(Arc::new);
+        let asked = Asked::Trigger(job, parent.clone());
+        let input = Input::Trigger { job, param, request_id: None, origin, parent, reply: ReplyTo(0) };
+        self.request_after(500, partition, input, asked);
     }
 
     /// Runs something again that has ended, whole or without some of its shards.
@@ -197,7 +202,7 @@ impl World {
         let reused: Vec<u32> = (0..left).collect();
         let shards = part.shards.get(&of).filter(|_| left > 0);
         let workers = shards.map(|shards| shards.workers.clone()).unwrap_or_default();
-        let order = RerunOrder { of, definition, slot, param: None, reused, workers, request_id: None };
+        let order = RerunOrder { of, definition, slot, param: None, reused, workers, request_id: None, parent: None };
         let input = Input::Rerun { order: Box::new(order), reply: ReplyTo(0) };
         self.request_after(500, partition, input, Asked::Rerun(job, of));
     }

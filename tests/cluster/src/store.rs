@@ -20,6 +20,7 @@ use rota_core::id::{
 };
 use rota_core::job::{Definition, JobState};
 use rota_core::time::UnixMs;
+use rota_core::trace::Parent;
 use rota_core::worker::{App, Registration, WorkerState};
 
 use crate::check::{Broken, Rule};
@@ -95,6 +96,8 @@ pub struct Part {
     pub merged: BTreeMap<RunId, RunId>,
     /// Ends that nobody has answered, by number.
     pub notes: BTreeMap<u64, Note>,
+    /// Within which span runs were asked for.
+    pub parents: BTreeMap<RunId, Arc<Parent>>,
     /// What is known of the shards of runs.
     pub shards: BTreeMap<RunId, Arc<Shards>>,
     /// Backfills.
@@ -306,6 +309,7 @@ impl Part {
             rerun: self.reruns.get(&id).cloned(),
             shards: self.shards.get(&id).cloned(),
             backfill: self.backfill_runs.get(&id).copied(),
+            parent: self.parents.get(&id).cloned(),
         }
     }
 
@@ -347,6 +351,9 @@ impl Part {
             Row::Request { .. } => {}
             Row::Rerun(rerun) => {
                 self.reruns.insert(rerun.run, Arc::clone(rerun));
+            }
+            Row::Trace { run, parent } => {
+                self.parents.insert(*run, Arc::clone(parent));
             }
             Row::Merged { run, into } => {
                 self.merged.insert(*run, *into);

@@ -89,6 +89,7 @@ fn row(row: &Row) -> String {
         }
         Row::Definition(d) => format!("job {} v{} at {} {:?}", d.id, d.version, d.at, d.state),
         Row::Rerun(rerun) => format!("{} repeats {} without {:?}", rerun.run, rerun.of, rerun.reused),
+        Row::Trace { run, parent } => format!("{run} is asked for within {parent}"),
         Row::Merged { run, into } => format!("{run} is merged into {into}"),
         Row::Child(link) => format!("{} answers note {}: {} has ended", link.run, link.note, link.parent),
         Row::Shards(shards) => format!("{} has shards of {:?}, {:?}", shards.run, shards.workers, shards.settled),

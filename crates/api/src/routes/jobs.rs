@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::code::Code;
 use crate::cursor::AFTER;
 use crate::endpoint::{APP, Arg, Endpoint, LIMIT, Opens, Shape, body, delete, get, page, post, put};
+use crate::parent::TRACEPARENT;
 use crate::{batch, jobs, trigger};
 
 const VERSION: Arg = Arg::new(
@@ -86,6 +87,7 @@ pub(super) fn entries() -> Vec<Endpoint> {
         post("trigger_job", "/jobs/{job}/trigger", trigger::trigger)
             .says("Runs a job now, once per `request_id`.")
             .opens(Opens::Admins)
+            .headers(&[TRACEPARENT])
             .takes::<rest::Trigger>(json!({"request_id": "8f14e45f", "param": "date=2026-12-01"}))
             .refuses(&[
                 Code::JobUnknown,

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::code::Code;
 use crate::endpoint::{APP, Arg, Content, Endpoint, JOB, LIMIT, Opens, Shape, body, get, page, post};
+use crate::parent::TRACEPARENT;
 use crate::{audit, freeze, history, rerun, slot_story, top};
 
 const ANY: Shape = Shape::Number { min: 0, max: u32::MAX as u64 };
@@ -65,6 +66,7 @@ pub(super) fn entries() -> Vec<Endpoint> {
         post("rerun_run", "/runs/{run}/rerun", rerun::rerun)
             .says("Runs again what has ended, with its version, slot and parameter.")
             .opens(Opens::Admins)
+            .headers(&[TRACEPARENT])
             .takes::<rest::RerunAsk>(json!({"failed_shards": true}))
             .refuses(&[Code::RunUnknown, Code::RunAmbiguous, Code::RunOpen, Code::NothingToRerun, Code::JobUnknown])
             .refuses(&[

@@ -137,6 +137,7 @@ impl Machine {
                 unreleased: 0,
                 open_shards: fresh,
                 noted: is_broadcast.then(|| Arc::new(batch::Shards { run: id, workers, settled: Vec::new() })),
+                parent: None,
             },
         );
         self.runs.add_young(id, now.mono.plus(limits::LONG_RUN_MS));

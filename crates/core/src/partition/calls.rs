@@ -61,6 +61,7 @@ impl Machine {
             body: run.body.clone(),
             param: run.param.clone(),
             timeout_ms: run.policy.timeout.attempt_ms,
+            parent: run.parent.clone(),
             send_by: now.mono.plus(self.config.timing.send_ms),
         })));
         let app = run.app;

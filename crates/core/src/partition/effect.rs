@@ -9,6 +9,7 @@ use crate::batch::{Batch, Origin};
 use crate::id::{AppId, AttemptId, BackfillId, Epoch, Incarnation, JobId, RunId, Version};
 use crate::job::{Body, JobState};
 use crate::time::{Mono, UnixMs};
+use crate::trace::Parent;
 use crate::upstream::Edge;
 use crate::why::Why;
 use crate::worker::{Registration, WorkerState};
@@ -46,6 +47,8 @@ pub struct Dispatch {
     pub param: Option<Arc<str>>,
     /// How long the attempt may run, in milliseconds.
     pub timeout_ms: Option<u64>,
+    /// The span within which the run was asked for.
+    pub parent: Option<Arc<Parent>>,
     /// No first byte is sent after this.
     pub send_by: Mono,
 }

@@ -165,7 +165,7 @@ impl Machine {
     }
 
     fn load_run(&mut self, now: Now, open: OpenRun) {
-        let OpenRun { run, attempts, definition, is_listed, rerun, shards: noted, backfill } = open;
+        let OpenRun { run, attempts, definition, is_listed, rerun, shards: noted, backfill, parent } = open;
         let (policy, body) = self.origin_of(&run, definition.as_ref());
         let pool = self.fleet.pool_of(run.app, &policy, &body.target, now.mono);
         let id = run.id;
@@ -202,6 +202,7 @@ impl Machine {
             unreleased: 0,
             open_shards: run.shards.max(1),
             noted,
+            parent,
         };
         for attempt in &attempts {
             if let Some(shard) = live.shards.get_mut(attempt.shard as usize) {

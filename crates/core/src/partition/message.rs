@@ -10,6 +10,7 @@ use crate::job::{Definition, JobState};
 use crate::label::Labels;
 use crate::misfire::Pace;
 use crate::time::UnixMs;
+use crate::trace::Parent;
 use crate::why::Why;
 use crate::worker::{App, Registration};
 
@@ -65,6 +66,8 @@ pub enum Input {
         request_id: Option<Arc<str>>,
         /// Who wants it.
         origin: Origin,
+        /// The span within which it is asked for.
+        parent: Option<Arc<Parent>>,
         /// Who waits.
         reply: ReplyTo,
     },
@@ -228,6 +231,8 @@ pub struct RerunOrder {
     pub workers: Vec<WorkerId>,
     /// The reserved request that this answers, if there is one.
     pub request_id: Option<Arc<str>>,
+    /// The span within which it is asked for.
+    pub parent: Option<Arc<Parent>>,
 }
 
 /// A range of the past that shall run. Whoever orders it has counted its slots.

@@ -59,7 +59,7 @@ pub use snapshot::{
     Waiting, Worker,
 };
 
-use requests::Author;
+use requests::{Asked, Author};
 
 use crate::batch::{Batch, Row};
 use crate::id::{Block, Epoch, PartitionId};
@@ -143,8 +143,8 @@ impl Machine {
             Input::SetState { job, state, expected: _, by, reason, reply } => {
                 self.set_state(now, job, state, Author { by, reason }, reply, out);
             }
-            Input::Trigger { job, param, request_id, origin, reply } => {
-                self.trigger(now, job, param, request_id, origin, reply, out);
+            Input::Trigger { job, param, request_id, origin, parent, reply } => {
+                self.trigger(now, job, Asked { slot: now.wall, origin, param, request_id, parent }, reply, out);
             }
             Input::Rerun { order, reply } => self.rerun(now, *order, reply, out),
             Input::Backfill { order, reply } => self.backfill(now, *order, reply, out),

@@ -18,6 +18,7 @@ use crate::job::{Definition, Job, JobState};
 use crate::limits;
 use crate::overlap::Verdict;
 use crate::time::{Now, UnixMs};
+use crate::trace::Parent;
 use crate::why::Why;
 
 /// Shards of a version that are dispatched or wait at its end, beyond which one row covers the slots that are left.
@@ -31,11 +32,12 @@ pub(super) struct Author {
 }
 
 /// A run that somebody wants now.
-struct Asked {
-    slot: UnixMs,
-    origin: Origin,
-    param: Option<Arc<str>>,
-    request_id: Option<Arc<str>>,
+pub(super) struct Asked {
+    pub(super) slot: UnixMs,
+    pub(super) origin: Origin,
+    pub(super) param: Option<Arc<str>>,
+    pub(super) request_id: Option<Arc<str>>,
+    pub(super) parent: Option<Arc<Parent>>,
 }
 
 impl Author {
@@ -353,21 +355,10 @@ impl Machine {
 
     /// Runs a job now: pause, window and lateness do not matter, overlap and the cap do. What waits for its place takes
     /// nothing of the cap.
-    #[expect(clippy::too_many_arguments, reason = "the fields of one input")]
-    pub(super) fn trigger(
-        &mut self,
-        now: Now,
-        job: JobId,
-        param: Option<Arc<str>>,
-        request_id: Option<Arc<str>>,
-        origin: Origin,
-        reply: ReplyTo,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn trigger(&mut self, now: Now, job: JobId, asked: Asked, reply: ReplyTo, out: &mut Vec<Effect>) {
         let Some(ix) = self.jobs.find(job) else {
             return out.push(Effect::Reply(reply, Answer::Refused(Why::JobUnknown)));
         };
-        let asked = Asked { slot: now.wall, origin, param, request_id };
         match self.try_trigger(now, ix, asked) {
             Ok(answer) => self.pipeline.after(After::Reply(reply, answer)),
             Err(why) => out.push(Effect::Reply(reply, Answer::Refused(why))),
@@ -384,7 +375,7 @@ impl Machine {
             return Err(Why::Invalid);
         }
         let shards = self.shards_now(ix)?;
-        let Asked { slot, origin, param, request_id } = asked;
+        let Asked { slot, origin, param, request_id, parent } = asked;
         let verdict = self.overlap(ix, &body, param.as_deref());
         if matches!(verdict, Verdict::Start | Verdict::Replace) {
             self.may_trigger(now, ix, shards)?;
@@ -401,10 +392,22 @@ impl Machine {
                 Answer::Merged { run, into }
             }
         };
-        if let (Some(request_id), Some(run)) = (request_id, answer.run()) {
-            self.pipeline.write(Row::Request { job, request_id, run });
+        if let Some(run) = answer.run() {
+            self.put_into_trace(run, parent);
+            if let Some(request_id) = request_id {
+                self.pipeline.write(Row::Request { job, request_id, run });
+            }
         }
         Ok(answer)
+    }
+
+    /// Notes the span within which a run is asked for. A row without a dispatch is in no trace.
+    pub(super) fn put_into_trace(&mut self, id: RunId, parent: Option<Arc<Parent>>) {
+        let Some(parent) = parent else { return };
+        if let Some(run) = self.runs.runs.get_mut(&id) {
+            run.parent = Some(Arc::clone(&parent));
+            self.pipeline.write(Row::Trace { run: id, parent });
+        }
     }
 
     /// Whether the rate and the caps let a triggered run of a job enter.

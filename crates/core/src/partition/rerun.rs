@@ -24,7 +24,7 @@ impl Machine {
     }
 
     fn try_rerun(&mut self, now: Now, order: RerunOrder) -> Result<Answer, Why> {
-        let RerunOrder { of, definition, slot, param, mut reused, workers, request_id } = order;
+        let RerunOrder { of, definition, slot, param, mut reused, workers, request_id, parent } = order;
         let job = definition.id;
         let ix = self.jobs.find(job).ok_or(Why::JobUnknown)?;
         let app = self.jobs.get(ix).app;
@@ -92,6 +92,7 @@ impl Machine {
             },
         );
         self.pipeline.write(Row::Rerun(Arc::new(Rerun { run, of, reused })));
+        self.put_into_trace(run, parent);
         if let Some(request_id) = request_id {
             self.pipeline.write(Row::Request { job, request_id, run });
         }

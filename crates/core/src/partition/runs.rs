@@ -14,6 +14,7 @@ use crate::batch::{self, AttemptState, Origin, RunState};
 use crate::id::{AppId, AttemptId, Incarnation, JobId, RunId, Version, WorkerId};
 use crate::job::{Body, Policy};
 use crate::time::{Mono, UnixMs};
+use crate::trace::Parent;
 use crate::why::Why;
 use crate::worker::Registration;
 
@@ -52,6 +53,8 @@ pub(super) struct Run {
     pub(super) open_shards: u32,
     /// What is durable of its shards beside its row and its attempts.
     pub(super) noted: Option<Arc<batch::Shards>>,
+    /// The span within which it was asked for.
+    pub(super) parent: Option<Arc<Parent>>,
 }
 
 impl Run {

@@ -206,6 +206,7 @@ mod tests {
             body: compiled(target).unwrap(),
             param: param.map(Arc::from),
             timeout_ms: None,
+            parent: None,
             send_by: Mono(0),
         };
         let secret = |name: &str| (name == "KEY").then(|| "a/b c+d?".to_owned());

@@ -147,6 +147,7 @@ fn a_rerun_keeps_version_slot_and_shards_and_leaves_out_what_succeeded() {
         reused: reused.to_vec(),
         workers: Vec::new(),
         request_id: None,
+        parent: None,
     };
     let ask = |rig: &mut Rig, reused: &[u32]| {
         let order = Box::new(order(reused));

@@ -17,7 +17,7 @@ fn limited(schedule: When, overlap: Overlap) -> Spec {
 
 fn ask(rig: &mut Rig, job: JobId, param: &str) -> Answer {
     let param = Some(param.into());
-    rig.answer(|reply| Input::Trigger { job, param, request_id: None, origin: Origin::Api, reply })
+    rig.answer(|reply| Input::Trigger { job, param, request_id: None, origin: Origin::Api, parent: None, reply })
 }
 
 fn run_of(answer: &Answer) -> RunId {
@@ -221,7 +221,7 @@ fn cancel_and_wait_of_what_was_not_sent_yet_begins_at_once() {
     rig.holds_commits = true;
     let (one, two) = (rig.reply(), rig.reply());
     for reply in [one, two] {
-        rig.step(Input::Trigger { job, param: None, request_id: None, origin: Origin::Api, reply });
+        rig.step(Input::Trigger { job, param: None, request_id: None, origin: Origin::Api, parent: None, reply });
     }
     rig.release_commits();
     rig.pass(1_000);

@@ -167,7 +167,14 @@ fn long_runs_are_listed_in_batches_of_bounded_length() {
     let job = rig.job("job", echo(When::Manual));
     for _ in 0..700 {
         let reply = rig.reply();
-        rig.enter(Input::Trigger { job, param: None, request_id: None, origin: rota_core::batch::Origin::Api, reply });
+        rig.enter(Input::Trigger {
+            job,
+            param: None,
+            request_id: None,
+            origin: rota_core::batch::Origin::Api,
+            parent: None,
+            reply,
+        });
     }
     rig.step(Input::Turn);
     assert_eq!(rig.sends.len(), 700);

@@ -155,7 +155,14 @@ impl Story {
     fn trigger(&mut self) {
         if let Some(at) = self.random.position(self.jobs.len()) {
             let job = self.jobs[at].id;
-            self.ask(|reply| Input::Trigger { job, param: None, request_id: None, origin: Origin::Api, reply });
+            self.ask(|reply| Input::Trigger {
+                job,
+                param: None,
+                request_id: None,
+                origin: Origin::Api,
+                parent: None,
+                reply,
+            });
         }
     }
 

@@ -92,8 +92,14 @@ fn a_group_without_a_token_leaves_the_work_to_others() {
     let mut spec = echo(When::Manual);
     spec.route.labels = "zone=a".to_owned();
     let only = rig.job("only", spec);
-    let answer =
-        rig.answer(|reply| Input::Trigger { job: only, param: None, request_id: None, origin: Origin::Api, reply });
+    let answer = rig.answer(|reply| Input::Trigger {
+        job: only,
+        param: None,
+        request_id: None,
+        origin: Origin::Api,
+        parent: None,
+        reply,
+    });
     assert!(matches!(answer, Answer::Triggered(_)), "{answer:?}");
     assert_eq!((to(&rig, 1), rig.snapshot().waiting[0].why), (1, Why::Rate));
     rig.pass(10_000);

@@ -18,7 +18,14 @@ fn a_trigger_is_answered_once_its_run_is_durable() {
     let job = rig.job("job", echo(When::Manual));
     rig.holds_commits = true;
     let reply = rig.reply();
-    rig.step(Input::Trigger { job, param: Some("mine".into()), request_id: None, origin: Origin::Api, reply });
+    rig.step(Input::Trigger {
+        job,
+        param: Some("mine".into()),
+        request_id: None,
+        origin: Origin::Api,
+        parent: None,
+        reply,
+    });
     assert!(rig.answers.is_empty());
     rig.release_commits();
     let Some(Answer::Triggered(run)) = rig.answers.remove(&reply) else { panic!("it is answered") };
@@ -49,7 +56,7 @@ fn a_kill_before_the_commit_sends_nothing() {
     let job = rig.job("job", echo(When::Manual));
     rig.holds_commits = true;
     let reply = rig.reply();
-    rig.step(Input::Trigger { job, param: None, request_id: None, origin: Origin::Api, reply });
+    rig.step(Input::Trigger { job, param: None, request_id: None, origin: Origin::Api, parent: None, reply });
     let is_run = |row: &&Row| matches!(row, Row::Run(_));
     let Some(Row::Run(row)) = rig.held.iter().flat_map(|batch| &batch.rows).find(is_run) else { panic!("a run") };
     let run = row.id;

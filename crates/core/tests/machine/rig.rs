@@ -318,7 +318,14 @@ impl Rig {
     }
 
     pub(crate) fn trigger(&mut self, job: JobId) -> Answer {
-        self.answer(|reply| Input::Trigger { job, param: None, request_id: None, origin: Origin::Manual, reply })
+        self.answer(|reply| Input::Trigger {
+            job,
+            param: None,
+            request_id: None,
+            origin: Origin::Manual,
+            parent: None,
+            reply,
+        })
     }
 
     pub(crate) fn kill(&mut self, run: RunId) -> Answer {

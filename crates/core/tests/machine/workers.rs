@@ -64,7 +64,14 @@ fn a_send_goes_only_to_the_incarnation_that_its_row_names() {
     let job = rig.job("job", echo(When::Manual));
     rig.holds_commits = true;
     let reply = rig.reply();
-    rig.step(Input::Trigger { job, param: None, request_id: None, origin: rota_core::batch::Origin::Api, reply });
+    rig.step(Input::Trigger {
+        job,
+        param: None,
+        request_id: None,
+        origin: rota_core::batch::Origin::Api,
+        parent: None,
+        reply,
+    });
     rig.silence(16_000);
     let registration = Box::new(rig.registration(1, 2));
     let reply = rig.reply();

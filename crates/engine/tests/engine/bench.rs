@@ -322,7 +322,14 @@ impl Server {
         &self,
         (job, partition): (JobId, PartitionId),
     ) -> impl Future<Output = Result<Answer, Refused>> + use<> {
-        let make = move |reply| Input::Trigger { job, param: None, request_id: None, origin: Origin::Api, reply };
+        let make = move |reply| Input::Trigger {
+            job,
+            param: None,
+            request_id: None,
+            origin: Origin::Api,
+            parent: None,
+            reply,
+        };
         self.handle.ask(partition, Box::new(make))
     }
 

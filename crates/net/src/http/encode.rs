@@ -28,7 +28,8 @@ pub(super) fn execute_list<'s>(sends: impl Iterator<Item = &'s Dispatch> + Clone
     let mut before = "{\"tasks\":[";
     for send in sends {
         out.raw(before);
-        out.execute(send, sampler.traceparent(send.run, send.attempt).as_deref());
+        let traceparent = sampler.traceparent(send.run, send.attempt, send.parent.as_deref());
+        out.execute(send, traceparent.as_deref());
         before = ",";
     }
     out.raw("]}");
@@ -199,6 +200,7 @@ mod tests {
             target in target(),
             param in proptest::option::of(text()),
             timeout_ms in any::<Option<u64>>(),
+            parent in proptest::option::of(Just("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")),
         ) -> Dispatch {
             Dispatch {
                 attempt: AttemptId(attempt),
@@ -216,6 +218,7 @@ mod tests {
                 body: Arc::new(Body::literal(name, zone, target)),
                 param: param.map(Arc::from),
                 timeout_ms,
+                parent: parent.and_then(Parent::parse).map(Arc::new),
                 send_by: Mono(0),
             }
         }
@@ -236,7 +239,7 @@ mod tests {
         ) {
             let sampler = if is_traced { Sampler::new(7, 1_000_000) } else { Sampler::NONE };
             let task = |send: &Dispatch| {
-                let traceparent = sampler.traceparent(send.run, send.attempt);
+                let traceparent = sampler.traceparent(send.run, send.attempt, send.parent.as_deref());
                 wire::Execute { traceparent, ..expected(send) }
             };
             let expected = serde_json::to_string(&wire::ExecuteList { tasks: sends.iter().map(task).collect() }).unwrap();

@@ -291,6 +291,7 @@ fn dispatch_to(attempt: u64, worker: Option<Arc<Registration>>, target: Target) 
         body: Arc::new(body(target)),
         param: None,
         timeout_ms: None,
+        parent: None,
         send_by: Mono(SEND_BY),
     }
 }

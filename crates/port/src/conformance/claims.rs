@@ -98,6 +98,7 @@ fn write_everything(bench: &mut Bench) -> Loaded {
             rerun: None,
             shards: None,
             backfill: None,
+            parent: None,
         }],
         covered: vec![],
         freezes: vec![],

@@ -9,6 +9,7 @@ use rota_core::id::{BackfillId, JobId, RunId, Version, WorkerId};
 use rota_core::job::JobState;
 use rota_core::misfire::Pace;
 use rota_core::time::UnixMs;
+use rota_core::trace::Parent;
 use rota_core::why::Why;
 
 use super::Open;
@@ -195,6 +196,20 @@ pub fn merged_runs_name_what_stands_for_them(open: Open<'_>) {
     let bench = bench.reopen(open);
     assert_eq!(bench.query.merged_into(run.id).unwrap(), Some(waits.id));
     assert_eq!(bench.query.merged_into(waits.id).unwrap(), None);
+}
+
+/// The span within which a run was asked for comes back with it, for as long as its row is kept.
+pub fn a_run_stays_in_the_trace_that_asked_for_it(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let job = bench.job("settle");
+    let (run, other) = (Run { origin: Origin::Api, ..bench.run(5, job) }, bench.run(6, job));
+    let parent = Parent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00").map(Arc::new).unwrap();
+    bench.commit(vec![row(&run), Row::Trace { run: run.id, parent: Arc::clone(&parent) }, row(&other)]);
+    let mut bench = bench.reopen(open);
+    let found: Vec<_> = bench.claim().open.iter().map(|open| (open.run.id, open.parent.clone())).collect();
+    assert_eq!(found, [(run.id, Some(Arc::clone(&parent))), (other.id, None)]);
+    assert_eq!(bench.query.trace_parent(run.id).unwrap(), Some(parent));
+    assert_eq!(bench.query.trace_parent(other.id).unwrap(), None);
 }
 
 /// Whose the shards of a run are, and which are settled; what was noted last holds.

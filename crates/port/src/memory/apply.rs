@@ -107,6 +107,10 @@ impl State {
                 self.shards.insert(shards.run, Arc::clone(shards));
                 Ok(())
             }
+            Row::Trace { run, parent } => {
+                self.parents.insert(*run, Arc::clone(parent));
+                Ok(())
+            }
             Row::Freeze(freeze) => {
                 self.freezes.insert((batch.partition, freeze.id), (**freeze).clone());
                 Ok(())

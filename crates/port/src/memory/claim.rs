@@ -95,6 +95,7 @@ impl State {
             rerun: self.reruns.get(&run.id).cloned(),
             shards: self.shards.get(&run.id).cloned(),
             backfill: self.backfill_runs.get(&run.id).copied(),
+            parent: self.parents.get(&run.id).cloned(),
         })
     }
 

@@ -8,6 +8,7 @@ use rota_core::child::{Link, Note};
 use rota_core::freeze::Freeze;
 use rota_core::id::{BackfillId, JobId, PartitionId, RunId, Version};
 use rota_core::job::Definition;
+use rota_core::trace::Parent;
 
 use super::MemoryStore;
 use crate::history::{
@@ -140,6 +141,10 @@ impl History for MemoryStore {
 
     fn shards(&self, run: RunId) -> Result<Option<Arc<Shards>>, Error> {
         self.with(|state| Ok(state.shards.get(&run).cloned()))
+    }
+
+    fn trace_parent(&self, run: RunId) -> Result<Option<Arc<Parent>>, Error> {
+        self.with(|state| Ok(state.parents.get(&run).cloned()))
     }
 
     fn reruns_of(&self, run: RunId) -> Result<Vec<RunId>, Error> {

@@ -11,6 +11,7 @@ use rota_core::freeze::Freeze;
 use rota_core::id::{AppId, BackfillId, Epoch, JobId, PartitionId, RunId, Seq, WorkerId};
 use rota_core::job::Definition;
 use rota_core::time::UnixMs;
+use rota_core::trace::Parent;
 use rota_core::worker::{App, Registration, WorkerState};
 
 use crate::alerts::{StoredAlert, StoredNotice, Watch};
@@ -81,6 +82,7 @@ pub struct State {
     pub(super) terms: Vec<Term>,
     pub(super) freezes: BTreeMap<(PartitionId, u64), Freeze>,
     pub(super) reruns: BTreeMap<RunId, Arc<Rerun>>,
+    pub(super) parents: BTreeMap<RunId, Arc<Parent>>,
     pub(super) merged: BTreeMap<RunId, RunId>,
     /// By number.
     pub(super) notes: BTreeMap<u64, (PartitionId, Note)>,
@@ -123,6 +125,7 @@ impl State {
             terms: Vec::new(),
             freezes: BTreeMap::new(),
             reruns: BTreeMap::new(),
+            parents: BTreeMap::new(),
             merged: BTreeMap::new(),
             notes: BTreeMap::new(),
             notes_next: 1,
@@ -246,6 +249,7 @@ impl State {
         let (runs_of, last) = (&self.backfill_runs, self.swept);
         let has_runs = |id: &BackfillId| runs_of.values().any(|of| of == id);
         self.backfills.retain(|id, (_, backfill)| backfill.is_open() || id.0 >= last || has_runs(id));
+        self.parents.retain(|run, _| runs.contains_key(run));
         swept
     }
 }

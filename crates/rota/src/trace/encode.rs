@@ -15,8 +15,10 @@ pub(super) fn request(spans: &[(Span, Option<String>)]) -> Value {
 }
 
 fn encode(span: &Span, job: Option<&str>) -> Value {
-    /// `SPAN_KIND_INTERNAL` and `SPAN_KIND_CLIENT`.
-    const KINDS: [u8; 2] = [1, 3];
+    /// `SPAN_KIND_INTERNAL`, `SPAN_KIND_SERVER` and `SPAN_KIND_CLIENT`.
+    const KINDS: [u8; 3] = [1, 2, 3];
+    /// Sampled, and `SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK` with `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`.
+    const REMOTE: u32 = 0x301;
     /// `STATUS_CODE_OK` and `STATUS_CODE_ERROR`.
     const CODES: [u8; 2] = [1, 2];
     let mut attributes = vec![number("rota.job", span.job.0.into())];
@@ -29,7 +31,7 @@ fn encode(span: &Span, job: Option<&str>) -> Value {
         "traceId": span.trace.to_string(),
         "spanId": span.span.to_string(),
         "name": span.name,
-        "kind": KINDS[usize::from(span.parent.is_some())],
+        "kind": KINDS[if span.is_remote { 1 } else { 2 * usize::from(span.parent.is_some()) }],
         "startTimeUnixNano": nanoseconds(span.begin.0),
         "endTimeUnixNano": nanoseconds(span.end.0.max(span.begin.0)),
         "attributes": attributes,
@@ -37,6 +39,9 @@ fn encode(span: &Span, job: Option<&str>) -> Value {
     });
     if let Some(parent) = span.parent {
         encoded["parentSpanId"] = parent.to_string().into();
+    }
+    if span.is_remote {
+        encoded["flags"] = REMOTE.into();
     }
     if let Some(error) = &span.error {
         encoded["status"]["message"] = error.as_str().into();

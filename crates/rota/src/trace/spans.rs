@@ -1,11 +1,12 @@
 //! From rows to spans.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rota_core::batch::{Attempt, AttemptState, Batch, Origin, Row, Run, RunState};
 use rota_core::id::{JobId, RunId};
 use rota_core::time::UnixMs;
-use rota_core::trace::{Sampler, SpanId, TraceId};
+use rota_core::trace::{Parent, Sampler, SpanId, TraceId};
 
 /// Sampled runs that are followed at a time; more are not traced.
 const OPEN_MAX: usize = 10_000;
@@ -16,6 +17,8 @@ pub(crate) struct Span {
     pub(super) trace: TraceId,
     pub(super) span: SpanId,
     pub(super) parent: Option<SpanId>,
+    /// Whether its parent is somebody else's.
+    pub(super) is_remote: bool,
     pub(super) name: &'static str,
     pub(super) begin: UnixMs,
     pub(super) end: UnixMs,
@@ -35,9 +38,17 @@ pub(super) enum Fact {
 /// Sampled runs that are open, and spans that wait to be taken.
 pub(super) struct Spans {
     sampler: Sampler,
-    open: BTreeMap<RunId, Run>,
+    open: BTreeMap<RunId, Followed>,
     over: Vec<RunId>,
     ready: Vec<Span>,
+}
+
+/// A sampled run that is open.
+#[derive(Clone)]
+struct Followed {
+    run: Run,
+    /// The span within which it was asked for.
+    parent: Option<Arc<Parent>>,
 }
 
 impl Spans {
@@ -52,16 +63,26 @@ impl Spans {
 
     /// A batch has become durable.
     pub(super) fn note(&mut self, batch: &Batch) {
+        // A run's own row comes before the one that says whose trace it belongs to.
+        let mut parents = BTreeMap::new();
+        for row in &batch.rows {
+            if let Row::Trace { run, parent } = row {
+                parents.insert(*run, parent);
+            }
+        }
         for row in &batch.rows {
             match row {
-                Row::Run(run) if run.shards > 0 && self.sampler.takes(run.id) && self.open.len() < OPEN_MAX => {
-                    self.open.insert(run.id, (**run).clone());
+                Row::Run(run) if run.shards > 0 && self.open.len() < OPEN_MAX => {
+                    let parent = parents.get(&run.id).map(|parent| Arc::clone(parent));
+                    if self.sampler.takes(run.id, parent.as_deref()) {
+                        self.open.insert(run.id, Followed { run: (**run).clone(), parent });
+                    }
                 }
                 Row::AttemptSet(attempt) if attempt.state.is_terminal() => self.attempt(attempt),
                 Row::RunSet { run, job: _, state, why, ended_at: Some(ended_at) } => {
                     if let Some(open) = self.open.get(run).cloned() {
-                        let ended = Run { state: *state, why: *why, ended_at: Some(*ended_at), ..open };
-                        self.run(&ended, *ended_at);
+                        let ended = Run { state: *state, why: *why, ended_at: Some(*ended_at), ..open.run };
+                        self.run(&ended, open.parent.as_deref(), *ended_at);
                     }
                 }
                 Row::Run(_)
@@ -74,6 +95,7 @@ impl Spans {
                 | Row::Merged { .. }
                 | Row::Child(_)
                 | Row::Shards(_)
+                | Row::Trace { .. }
                 | Row::Freeze(_)
                 | Row::Backfill(_)
                 | Row::BackfillRun { .. }
@@ -90,7 +112,7 @@ impl Spans {
         }
     }
 
-    fn run(&mut self, run: &Run, ended_at: UnixMs) {
+    fn run(&mut self, run: &Run, parent: Option<&Parent>, ended_at: UnixMs) {
         self.over.push(run.id);
         let mut facts = vec![
             ("rota.run", Fact::Text(run.id.to_string())),
@@ -106,9 +128,10 @@ impl Spans {
         let why = run.why.map(|why| why.word().to_owned());
         facts.extend(why.clone().map(|why| ("rota.why", Fact::Text(why))));
         self.ready.push(Span {
-            trace: self.sampler.trace(run.id),
+            trace: self.sampler.trace(run.id, parent),
             span: self.sampler.run_span(run.id),
-            parent: None,
+            parent: parent.map(Parent::span),
+            is_remote: parent.is_some(),
             name: "run",
             begin: run.at,
             end: ended_at,
@@ -120,7 +143,7 @@ impl Spans {
 
     fn attempt(&mut self, attempt: &Attempt) {
         // A late result changes an attempt that is over; its span has left already.
-        let Some(run) = self.open.get(&attempt.run) else { return };
+        let Some(Followed { run, parent }) = self.open.get(&attempt.run) else { return };
         let Some(ended_at) = attempt.ended_at else { return };
         let mut facts = vec![
             ("rota.run", Fact::Text(run.id.to_string())),
@@ -133,9 +156,10 @@ impl Spans {
         facts.extend(why.clone().map(|why| ("rota.why", Fact::Text(why))));
         let message = attempt.message.as_ref().map(|message| message.to_string());
         let span = Span {
-            trace: self.sampler.trace(run.id),
+            trace: self.sampler.trace(run.id, parent.as_deref()),
             span: self.sampler.attempt_span(attempt.id),
             parent: Some(self.sampler.run_span(run.id)),
+            is_remote: false,
             name: "attempt",
             begin: attempt.at,
             end: ended_at,

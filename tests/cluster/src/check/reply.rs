@@ -1,10 +1,13 @@
 //! Invariant 8: what is acknowledged is durable, results above all.
 
+use std::sync::Arc;
+
 use rota_core::batch::{AttemptState, Run};
 use rota_core::freeze::{Freeze, Thaw};
 use rota_core::id::{AppId, BackfillId, Incarnation, JobId, RunId, WorkerId};
 use rota_core::job::JobState;
 use rota_core::partition::{Answer, Outcome, Report};
+use rota_core::trace::Parent;
 use rota_core::why::Why;
 
 use super::{Rule, Verdict};
@@ -24,8 +27,8 @@ pub enum Asked {
         /// Whether the version that was named never existed.
         is_stale: bool,
     },
-    /// To run a job.
-    Trigger(JobId),
+    /// To run a job, within a span.
+    Trigger(JobId, Option<Arc<Parent>>),
     /// To kill a run.
     Kill(RunId),
     /// To kill a shard of a run.
@@ -72,9 +75,12 @@ pub fn answered(part: &Part, asked: &Asked, answer: &Answer) -> Verdict {
             }
             Ok(())
         }
-        (Asked::Trigger(job), Answer::Triggered(run) | Answer::Queued(run) | Answer::Merged { run, .. }) => {
-            let is_durable = part.runs.get(run).is_some_and(|row| row.run.job == *job);
-            if is_durable { Ok(()) } else { broken(format!("{run} is acknowledged, and not durable")) }
+        (Asked::Trigger(job, parent), Answer::Triggered(run) | Answer::Queued(run) | Answer::Merged { run, .. }) => {
+            let Some(row) = part.runs.get(run).filter(|row| row.run.job == *job) else {
+                return broken(format!("{run} is acknowledged, and not durable"));
+            };
+            let parent = parent.as_ref().filter(|_| row.run.shards > 0);
+            if part.parents.get(run) == parent { Ok(()) } else { broken(format!("{run} is not within {parent:?}")) }
         }
         (Asked::Rerun(job, of), Answer::Triggered(run) | Answer::Queued(run)) => {
             let is_linked = part.reruns.get(run).is_some_and(|rerun| rerun.of == *of);

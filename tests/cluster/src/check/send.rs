@@ -37,6 +37,9 @@ pub fn sent(part: &Part, dispatch: &Dispatch, term: Option<Epoch>, sender: Sende
     if incarnation != attempt.incarnation {
         return broken("is addressed to another incarnation than its row".to_owned());
     }
+    if dispatch.parent.as_ref() != part.parents.get(&run) {
+        return broken(format!("is in the trace of {:?}", dispatch.parent));
+    }
     let is_current = dispatch.epoch == part.epoch;
     let is_wanted = matches!(attempt.state, AttemptState::Dispatched | AttemptState::InDoubt | AttemptState::Running);
     if is_current && sender == Sender::Machine && !is_wanted {
