@@ -1,7 +1,9 @@
 //! The documents' commands do what the documents say: every `console` block of a page is run as it stands, in order.
 //!
 //! A line that starts with `$ ` is a command, which must end with 0. The lines under it have to be in its output, in
-//! that order; `…` stands for anything. A block marked `console background` goes on until the page's end.
+//! that order; `…` stands for anything, and `r…` in a command for the last run that was shown. A block marked
+//! `console background` goes on until the page's end. What a page takes for granted stands in such blocks too, as a
+//! comment that is not shown (`<!-- console`).
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +11,7 @@ use std::process::Command;
 use crate::folder::Folder;
 use crate::process::{Process, rota, text_of};
 
-const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 #[derive(Debug, PartialEq)]
 struct Step {
@@ -23,9 +25,9 @@ fn steps(page: &str) -> Vec<Step> {
     let mut block: Option<bool> = None;
     for line in page.lines() {
         match (block, line) {
-            (None, "```console") => block = Some(false),
-            (None, "```console background") => block = Some(true),
-            (Some(_), "```") => block = None,
+            (None, "```console" | "<!-- console") => block = Some(false),
+            (None, "```console background" | "<!-- console background") => block = Some(true),
+            (Some(_), "```" | "-->") => block = None,
             (Some(is_background), line) => match line.strip_prefix("$ ") {
                 Some(command) => {
                     steps.push(Step { command: command.to_owned(), expected: Vec::new(), is_background });
@@ -64,6 +66,8 @@ fn shell(folder: &Path, line: &str) -> Command {
     let binary = rota(folder);
     let beside = Path::new(binary.get_program()).parent().expect("a binary is in a folder");
     let mut command = Command::new("bash");
+    // What a reader has at hand.
+    command.env("URL", "http://127.0.0.1:9/robot").env("TOKEN", "a-token-of-the-partner");
     command.args(["-c", &format!("PATH=\"{}:$PATH\"; {line}", beside.display())]).current_dir(folder);
     for (name, value) in binary.get_envs() {
         match value {
@@ -74,43 +78,91 @@ fn shell(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// Runs a page. The server that it starts gets a free port, which stands for the usual one from then on.
-fn run_page(name: &str) {
-    let folder = Folder::new();
-    let at = folder.path();
-    let page = std::fs::read_to_string(format!("{DOCS}/{name}")).unwrap();
-    let steps = steps(&page);
-    assert!(steps.len() > 3, "{name} has commands");
-    let mut address = "127.0.0.1:7654".to_owned();
-    let mut background: Vec<Process> = Vec::new();
-    for step in steps {
-        let with_address = |line: &str| line.replace("127.0.0.1:7654", &address);
-        let command = with_address(&step.command);
-        if !step.is_background {
-            // In the order in which a terminal shows it.
-            let output = shell(at, &format!("exec 2>&1; {command}")).output().expect("every system has a shell");
-            let text = text_of(&output);
-            assert!(output.status.success(), "{name}: $ {command}\n{text}");
-            let expected: Vec<String> = step.expected.iter().map(|line| with_address(line)).collect();
-            assert_eq!(missing(&text, &expected), None, "{name}: $ {command}\n{text}");
-            continue;
+/// A page that is being run.
+struct Page {
+    name: &'static str,
+    folder: Folder,
+    /// What the page says, and what stands for it here: free ports, and a folder in place of those of the system.
+    meant: Vec<(String, String)>,
+    background: Vec<Process>,
+    /// The last run that was shown.
+    run: String,
+    /// Lines that set variables for all that follows.
+    exports: String,
+}
+
+impl Page {
+    fn here(&self, line: &str) -> String {
+        self.meant.iter().fold(line.to_owned(), |line, (said, meant)| line.replace(said, meant))
+    }
+
+    fn step(&mut self, step: &Step) {
+        let name = self.name;
+        let command = self.here(&step.command).replace("r…", &self.run);
+        if command.starts_with("export ") {
+            self.exports.push_str(&format!("{command}; "));
         }
-        let is_server = command == "rota dev";
-        let line = if is_server { "exec rota dev --listen 127.0.0.1:0".to_owned() } else { format!("exec {command}") };
-        let log = at.join(format!("background-{}.log", background.len()));
-        let mut process = Process::start(shell(at, &line), &log);
+        // In the order in which a terminal shows it.
+        let output = shell(self.folder.path(), &format!("exec 2>&1; {}{command}", self.exports)).output();
+        let output = output.expect("every system has a shell");
+        let text = text_of(&output);
+        assert!(output.status.success(), "{name}: $ {command}\n{text}");
+        let expected: Vec<String> = step.expected.iter().map(|line| self.here(line)).collect();
+        assert_eq!(missing(&text, &expected), None, "{name}: $ {command}\n{text}");
+        let is_run =
+            |word: &&str| word.len() > 8 && word.starts_with('r') && word[1..].chars().all(char::is_alphanumeric);
+        let shown = text.lines().filter_map(|line| line.split_whitespace().next()).find(is_run);
+        self.run = shown.map_or_else(|| std::mem::take(&mut self.run), str::to_owned);
+    }
+
+    /// Starts what goes on. A server gets a free port, which stands for the one that the page names from then on.
+    fn start(&mut self, step: &Step) {
+        let command = match step.command.as_str() {
+            // It builds, and then is this.
+            "make dev" => "rota dev".to_owned(),
+            command => self.here(command),
+        };
+        let port = match command.split_once("--listen 0.0.0.0:") {
+            Some((_, rest)) => rest.split(' ').next().map(str::to_owned),
+            None => (command == "rota dev").then(|| "7654".to_owned()),
+        };
+        let line = match &port {
+            Some(_) if command == "rota dev" => "exec rota dev --listen 127.0.0.1:0".to_owned(),
+            Some(port) => format!("exec {}", command.replace(&format!("0.0.0.0:{port}"), "127.0.0.1:0")),
+            None => format!("exec {command}"),
+        };
+        let log = self.folder.path().join(format!("background-{}.log", self.background.len()));
+        let mut process = Process::start(shell(self.folder.path(), &line), &log);
         for wanted in &step.expected {
             let part = wanted.split('…').max_by_key(|part| part.len()).expect("a split has a part");
-            let seen = process.line_with(if is_server { part.split("127.").next().unwrap_or(part) } else { part });
-            if is_server {
-                let url = seen.split_whitespace().find_map(|word| word.strip_prefix("http://"));
-                url.expect("the page's address").clone_into(&mut address);
-            }
+            let Some(port) = &port else {
+                process.line_with(part);
+                continue;
+            };
+            let seen = process.line_with(part.split("http://").next().unwrap_or(part));
+            let address = seen
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix("http://").or(word.strip_prefix("127.0.0.1:").map(|_| word)));
+            let address = address.expect("where it listens").trim_end_matches('/').to_owned();
+            self.meant.insert(0, (format!("127.0.0.1:{port}"), address));
         }
-        background.push(process);
+        self.background.push(process);
+    }
+}
+
+/// Runs a page to its end.
+fn run_page(name: &'static str) {
+    let page = std::fs::read_to_string(format!("{ROOT}/{name}")).unwrap();
+    let steps = steps(&page);
+    assert!(steps.len() > 2, "{name} has commands");
+    let folder = Folder::new();
+    let meant = ["/var/lib/", "/etc/rota/", "/backup/"].map(|path| (path.to_owned(), "./".to_owned())).to_vec();
+    let mut page = Page { name, folder, meant, background: Vec::new(), run: String::new(), exports: String::new() };
+    for step in &steps {
+        if step.is_background { page.start(step) } else { page.step(step) }
     }
     // The last one started is the first to stop: a worker, then its server.
-    for process in background.into_iter().rev() {
+    for process in page.background.into_iter().rev() {
         assert_eq!(process.stop(), 0, "{name}");
     }
 }
@@ -137,7 +189,36 @@ fn lines_are_compared_but_for_what_differs() {
     assert_eq!(missing("a\nb\nc", &["c".into(), "a".into()]), Some("a"));
 }
 
-#[test]
-fn the_quick_start_is_true() {
-    run_page("quick-start.md");
+/// A test for each page, so that they run beside one another.
+macro_rules! pages {
+    ($($test:ident $page:literal)*) => {
+        $(
+            #[test]
+            fn $test() {
+                run_page($page);
+            }
+        )*
+
+        #[test]
+        fn every_page_with_commands_is_run() {
+            let run = [$($page),*];
+            let pages = std::fs::read_dir(format!("{ROOT}/docs")).unwrap().map(|entry| entry.unwrap().file_name());
+            let pages = pages.map(|name| format!("docs/{}", name.to_string_lossy()));
+            for page in pages.filter(|page| page.ends_with(".md")).chain(["README.md".to_owned()]) {
+                let text = std::fs::read_to_string(format!("{ROOT}/{page}")).unwrap();
+                assert_eq!(!steps(&text).is_empty(), run.contains(&page.as_str()), "{page}");
+            }
+        }
+    };
+}
+
+pages! {
+    the_readme_is_true "README.md"
+    the_quick_start_is_true "docs/quick-start.md"
+    operations_are_true "docs/operations.md"
+    alerts_are_true "docs/alerts.md"
+    overlap_is_true "docs/overlap.md"
+    rates_are_true "docs/rates.md"
+    secrets_are_true "docs/templates.md"
+    schedules_are_true "docs/schedules.md"
 }
