@@ -17,8 +17,10 @@ mod recorder;
 mod server;
 
 mod alerts;
+mod backfill;
 mod bad_input;
 mod bad_store;
+mod children;
 mod clock_steps;
 mod cron;
 mod docs;

@@ -148,7 +148,7 @@ async fn create(
     let probe = spec::compile(&spec, JobId(0), AppId(0), &body.name, wanted)?;
     let now = state.now();
     spec::check_slots(&spec, &probe, now)?;
-    let spec = upstream::resolve(state, &body.namespace, spec).await?;
+    let spec = upstream::resolve(state, &body.namespace, &body.name, spec).await?;
     let app = if app_name == App::URL {
         apps::reserve(state, body.namespace.clone(), app_name, None, None).await?
     } else {
@@ -273,7 +273,7 @@ async fn edit(
     seen.conditions.check(Some(&Tag::of_job(&current)))?;
     check_identity(&current, &app, &body)?;
     let spec = spec::read(&body, &state.settings.timezone)?;
-    let spec = upstream::resolve(state, &body.namespace, spec).await?;
+    let spec = upstream::resolve(state, &body.namespace, &body.name, spec).await?;
     let now = state.now();
     // A job that has finished fires again if its new schedule has a slot to come.
     let standing = if current.state == JobState::Paused { JobState::Paused } else { JobState::Enabled };

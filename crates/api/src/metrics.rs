@@ -75,6 +75,7 @@ fn collect(state: &State) -> String {
     held(&mut text, state, &snapshots);
     dispatches(&mut text, state, &snapshots);
     standing(&mut text, &snapshots);
+    backfills(&mut text, &snapshots);
     frozen(&mut text, state, &snapshots);
     workers(&mut text, state, &snapshots);
     text.family("rota_commit_seconds", "histogram", "Duration of group commits.");
@@ -142,6 +143,14 @@ fn held(text: &mut Text, state: &State, snapshots: &[Arc<Snapshot>]) {
     for ((app, why), count) in &counts {
         text.sample("rota_slots_held", &[("app", &app_label(state, *app)), ("why", why.word())], count);
     }
+    let mut waiting: BTreeMap<(AppId, Why), u64> = BTreeMap::new();
+    for notes in snapshots.iter().flat_map(|snapshot| &snapshot.notes) {
+        *waiting.entry((notes.app, notes.why)).or_default() += notes.count;
+    }
+    text.family("rota_children_waiting", "gauge", "Ended runs that have not fired a job of the app yet.");
+    for ((app, why), count) in waiting {
+        text.sample("rota_children_waiting", &[("app", &app_label(state, app)), ("why", why.word())], count);
+    }
     text.family("rota_slots_overdue", "gauge", "Held slots that were due more than 60 s ago.");
     text.sample("rota_slots_overdue", &[], overdue);
     text.family("rota_valve_state", "gauge", "1 while slots of the app wait for its cap or its rate.");
@@ -184,6 +193,19 @@ fn standing(text: &mut Text, snapshots: &[Arc<Snapshot>]) {
     text.sample("rota_late_results_total", &[], sum(|snapshot| snapshot.late_results));
     text.family("rota_partitions_suspended", "gauge", "Partitions that fire nothing.");
     text.sample("rota_partitions_suspended", &[], sum(|snapshot| u64::from(snapshot.suspended.is_some())));
+}
+
+fn backfills(text: &mut Text, snapshots: &[Arc<Snapshot>]) {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for backfill in snapshots.iter().flat_map(|snapshot| &snapshot.backfills) {
+        *counts.entry(backfill.waits.map_or("", Why::word)).or_default() += 1;
+    }
+    text.family("rota_backfills", "gauge", "Backfills that have not ended, by what they wait for.");
+    // Without a reason: those that wait for nothing, or for the ends of their last runs.
+    text.sample("rota_backfills", &[("why", "")], counts.remove("").unwrap_or(0));
+    for (why, count) in counts {
+        text.sample("rota_backfills", &[("why", why)], count);
+    }
 }
 
 fn frozen(text: &mut Text, state: &State, snapshots: &[Arc<Snapshot>]) {

@@ -7,6 +7,7 @@ use rota_core::batch::{Origin, Run};
 use rota_core::child::Note;
 use rota_core::id::JobId;
 use rota_core::job::{Definition, JobState, Spec, When};
+use rota_core::limits::CHILDREN_MAX;
 use rota_core::time::UnixMs;
 use rota_core::upstream::{Edge, Ended, OnSkip, Period, Verdict};
 use rota_cron::Zone;
@@ -97,11 +98,12 @@ fn write_edge(edge: &Edge) -> Upstream {
 }
 
 /// Finds the jobs behind the names.
-pub(crate) async fn resolve(state: &Arc<State>, namespace: &str, mut spec: Spec) -> Result<Spec, Refusal> {
+pub(crate) async fn resolve(state: &Arc<State>, namespace: &str, own: &str, mut spec: Spec) -> Result<Spec, Refusal> {
     if spec.after.is_empty() {
         return Ok(spec);
     }
-    let namespace = namespace.to_owned();
+    let (namespace, own) = (namespace.to_owned(), own.to_owned());
+    let is_fired = spec.schedule == When::Manual;
     state
         .read(move |state| {
             for edge in &mut spec.after {
@@ -110,10 +112,27 @@ pub(crate) async fn resolve(state: &Arc<State>, namespace: &str, mut spec: Spec)
                     Refusal::invalid("after", format!("there is no job `{}` in `{namespace}`", edge.name))
                         .hint("make it first; `rota job list` shows those that there are")
                 })?;
+                if is_fired {
+                    check_fan(state, edge, &own)?;
+                }
             }
             Ok(spec)
         })
         .await
+}
+
+/// Refuses another child of a job that has as many as it may. Two that are saved at once may both be taken.
+fn check_fan(state: &State, edge: &Edge, own: &str) -> Result<(), Refusal> {
+    let found = state.query.dependents(edge.job, CHILDREN_MAX + 1)?;
+    if found.len() < CHILDREN_MAX as usize {
+        return Ok(());
+    }
+    let is_there = found.iter().map(|job| state.query.job(*job)).collect::<Result<Vec<_>, _>>()?;
+    if is_there.into_iter().flatten().any(|job| job.name == own) {
+        return Ok(());
+    }
+    let message = format!("{CHILDREN_MAX} jobs have `{}` upstream, and that is as many as may", edge.name);
+    Err(Refusal::invalid("after", message).hint("let one job be fired by it, and the others by that one"))
 }
 
 /// Takes the edges of a definition that is about to be asked of a machine, unless they close a cycle. The token gives them

@@ -38,6 +38,8 @@ pub struct Backfill {
     pub next: Option<UnixMs>,
     /// Slots that have a row.
     pub made: u64,
+    /// When the last of them was made.
+    pub made_at: Option<UnixMs>,
     /// Slots of the range, as they were counted when it was asked for.
     pub total: u64,
     /// How fast its runs are made.
@@ -100,11 +102,12 @@ impl Backfill {
         self.end.is_none()
     }
 
-    /// The slot at which it stands has its row.
-    pub fn advance(&mut self, schedule: &Schedule) {
+    /// The slot at which it stands has its row, made at this instant.
+    pub fn advance(&mut self, schedule: &Schedule, at: UnixMs) {
         let slot = self.next.expect("a backfill stands at a slot until all have a row");
         self.next = schedule.next_after(slot).filter(|next| *next < self.to);
         self.made += 1;
+        self.made_at = Some(at);
     }
 }
 
@@ -191,11 +194,12 @@ impl Pacer {
         Pacer { interval_ms: pace.interval_ms(), due: now }
     }
 
-    /// At the begin of a term, when a run may have been made just before.
+    /// At the begin of a term, so many milliseconds after the last run was made, if one was.
     #[must_use]
-    pub fn resumed(pace: Pace, now: Mono) -> Pacer {
+    pub fn resumed(pace: Pace, since_ms: Option<u64>, now: Mono) -> Pacer {
         let interval_ms = pace.interval_ms();
-        Pacer { interval_ms, due: now.plus(interval_ms) }
+        let left_ms = since_ms.map_or(0, |since_ms| interval_ms.saturating_sub(since_ms));
+        Pacer { interval_ms, due: now.plus(left_ms) }
     }
 
     /// When the next run is due.
@@ -282,6 +286,7 @@ mod tests {
             to,
             next: first(&ten, from, to),
             made: 0,
+            made_at: None,
             total: 3,
             pace: Pace::DEFAULT,
             parallel: None,
@@ -293,9 +298,18 @@ mod tests {
         let mut slots = Vec::new();
         while let Some(slot) = backfill.next {
             slots.push(slot.0);
-            backfill.advance(&ten);
+            backfill.advance(&ten, UnixMs(50_000));
         }
         assert_eq!((slots, backfill.made), (vec![10_000, 20_000, 30_000], 3));
+        assert_eq!(backfill.made_at, Some(UnixMs(50_000)));
+    }
+
+    #[test]
+    fn a_new_term_waits_for_what_is_left_of_the_pace() {
+        let pace = Pace { runs: 1, per_ms: 60_000 };
+        for (since_ms, due) in [(None, 0), (Some(0), 60_000), (Some(59_000), 1_000), (Some(90_000), 0)] {
+            assert_eq!(Pacer::resumed(pace, since_ms, Mono(7)).due(), Mono(7 + due), "{since_ms:?}");
+        }
     }
 
     proptest! {

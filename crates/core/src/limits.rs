@@ -42,7 +42,7 @@ pub const ALERTS_MAX: usize = 10;
 pub const UPSTREAMS_MAX: usize = 100;
 /// Jobs whose ends fire one job.
 pub const PARENTS_MAX: usize = 100;
-/// Jobs that the ends of one job fire.
+/// Jobs that have one job upstream, beyond which it fires no more.
 pub const CHILDREN_MAX: u32 = 100;
 /// Ends that a partition has been told of and has not answered.
 pub const NOTES_WAITING_MAX: u32 = 1_000;

@@ -9,6 +9,7 @@
 #![expect(clippy::unwrap_used, reason = "these are tests; a panic is how they fail")]
 
 mod alerts;
+mod children;
 mod claims;
 mod fencing;
 mod fixture;
@@ -19,6 +20,7 @@ mod secrets;
 mod upkeep;
 
 pub use alerts::*;
+pub use children::*;
 pub use claims::*;
 pub use fencing::*;
 pub use past::*;
@@ -99,7 +101,14 @@ macro_rules! store_suite {
             reruns_are_linked
             merged_runs_name_what_stands_for_them
             shards_are_noted
+<<<<<<< ours
             a_run_stays_in_the_trace_that_asked_for_it
+=======
+            ends_of_parents_are_noted
+            an_answer_takes_its_note_away
+            notes_follow_the_current_version
+            a_note_lies_where_its_child_does
+>>>>>>> theirs
             terms_are_noted
         }
     };

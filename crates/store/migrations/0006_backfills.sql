@@ -9,6 +9,7 @@ CREATE TABLE backfill (
     until       INTEGER NOT NULL,
     next        INTEGER,
     made        INTEGER NOT NULL,
+    made_at     INTEGER,
     total       INTEGER NOT NULL,
     pace_runs   INTEGER NOT NULL,
     pace_per_ms INTEGER NOT NULL,

@@ -18,14 +18,14 @@ use crate::segment::{self, position};
 use crate::sqlite::SqliteStore;
 
 const COLUMNS: &str = "id, job, version, since, until, next, made, total, pace_runs, pace_per_ms, parallel, at, by, reason, \
-     ended_at, ended_by, why";
+     ended_at, ended_by, why, made_at";
 /// Runs of a backfill that are looked at for one page of a filtered list.
 const LOOKED_AT_MAX: u32 = 20_000;
 
 pub(crate) fn insert(conn: &Connection, partition: PartitionId, backfill: &Backfill) -> rusqlite::Result<()> {
     let sql = format!(
         "INSERT OR REPLACE INTO backfill (partition, {COLUMNS}) \
-         VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)"
+         VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)"
     );
     let (ended_by, why) = match &backfill.end {
         Some(End::Cancelled { by, why, .. }) => (Some(&**by), Some(why.word())),
@@ -50,6 +50,7 @@ pub(crate) fn insert(conn: &Connection, partition: PartitionId, backfill: &Backf
         backfill.end.as_ref().map(|end| end.at().0),
         ended_by,
         why,
+        backfill.made_at.map(|at| at.0),
     ];
     conn.prepare_cached(&sql)?.execute(values).map(drop)
 }
@@ -79,6 +80,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Backfill> {
         to: UnixMs(row.get(4)?),
         next: row.get::<_, Option<i64>>(5)?.map(UnixMs),
         made: number(6)?,
+        made_at: row.get::<_, Option<i64>>(17)?.map(UnixMs),
         total: number(7)?,
         pace: Pace { runs: row.get(8)?, per_ms: number(9)? },
         parallel: row.get(10)?,

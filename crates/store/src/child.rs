@@ -12,7 +12,6 @@ use rota_port::store::Error;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
 
-use crate::codec;
 use crate::commit::Writer;
 use crate::failure::{of, wrong};
 use crate::query::SqliteQuery;
@@ -78,7 +77,7 @@ impl Writer<'_> {
             let partition = self.store.partition_of_app(app).ok_or_else(|| wrong(format!("there is no app {app}")))?;
             let insert = "INSERT INTO note (partition, job, app, version, parent, state, slot, at) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-            let (parent, state) = (parent.0.cast_signed(), codec::run_state(state));
+            let (parent, state) = (parent.0.cast_signed(), state.code());
             self.cold(insert, params![partition.0, job.0, app.0, version.0, parent, state, slot, batch.at.0])?;
             self.changes.notes += 1;
         }

@@ -11,6 +11,7 @@ use rota_core::backfill::{Backfill, End};
 use rota_core::batch::{
     Attempt, AttemptState, Batch, Exception, Origin, Rerun, Row, Run, RunState, SettledShard, Shards,
 };
+use rota_core::child::Link;
 use rota_core::freeze::{Freeze, Missed, Thaw};
 use rota_core::id::{
     AppId, AttemptId, BackfillId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, Version, WorkerId,
@@ -23,7 +24,12 @@ use rota_core::upstream::{Edge, Ended, OnSkip, Period};
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
 use rota_port::alerts::{StoredNotice, Work};
+<<<<<<< ours
 use rota_port::history::{BackfillFilter, History, StateFilter};
+=======
+use rota_port::child::Notes;
+use rota_port::history::{History, StateFilter};
+>>>>>>> theirs
 use rota_port::memory::MemoryStore;
 use rota_port::query::{Query, RunFilter};
 use rota_port::store::{Outcome, Reservation, Reserved, Scope, Store, StoredSecret, Token};
@@ -169,6 +175,60 @@ fn write(store: &mut dyn Store, schema: u32) {
         write_alerts(store, job);
         write_upstream(store, (app.id, job), epoch, first + 2);
     }
+    if schema >= 6 {
+        write_children(store, &run(6, RunState::Running, None), epoch, first + 2);
+    }
+}
+
+/// A job that another's ends fire: one end that is answered, and one that is not.
+fn write_children(store: &mut dyn Store, parent: &Run, epoch: Epoch, floor: u64) {
+    let name = Reservation::JobName { app: parent.app, name: "tidy".to_owned(), at: T };
+    let Reserved::Job(job) = store.reserve(&name).unwrap() else { panic!("the name is new") };
+    let target = Target::Handler { name: "tidy".to_owned(), param: String::new() };
+    let (when, period, on_skip) = (Ended::Failure, Period::SameSlot, OnSkip::Skip);
+    let edge = Edge { job: parent.job, name: "settle".to_owned(), when, period, on_skip, deadline_ms: None };
+    let definition = Definition {
+        id: job,
+        version: Version(1),
+        app: parent.app,
+        name: "tidy".to_owned(),
+        spec: Spec { after: vec![edge], ..Spec::new(When::Manual, target) },
+        state: JobState::Enabled,
+        at: T,
+        by: "someone".to_owned(),
+        managed_by: None,
+        pause: None,
+    };
+    let next = Run { id: RunId(parent.id.0 + 1), ..parent.clone() };
+    let end = |run: &Run| {
+        let (run, job, ended_at) = (run.id, run.job, Some(T.plus_ms(90)));
+        Row::RunSet { run, job, state: RunState::Failed, why: Some(Why::HandlerFailed), ended_at }
+    };
+    let fired = Run {
+        id: RunId(parent.id.0 + 2),
+        job,
+        origin: Origin::Upstream,
+        state: RunState::Skipped,
+        why: Some(Why::Paused),
+        shards: 0,
+        ended_at: Some(T.plus_ms(95)),
+        ..parent.clone()
+    };
+    let link = Link { run: fired.id, parent: parent.id, note: 1 };
+    let batches = [
+        vec![
+            Row::Definition(Box::new(definition)),
+            Row::Run(Box::new(parent.clone())),
+            Row::Run(Box::new(next.clone())),
+            end(parent),
+            end(&next),
+        ],
+        vec![Row::Run(Box::new(fired)), Row::Child(link)],
+    ];
+    for (seq, rows) in (4..).map(Seq).zip(batches) {
+        let batch = Batch { partition: PartitionId(0), epoch, seq, at: T.plus_ms(90), mark: T, floor, rows };
+        assert_eq!(store.commit(&[batch]), Ok(vec![Outcome::Applied]));
+    }
 }
 
 /// A backfill that goes on, with one of its runs, and one that was cancelled.
@@ -181,6 +241,7 @@ fn backfills(job: JobId, run: Run) -> Vec<Row> {
         to: T,
         next: Some(T.plus_ms(-50)),
         made: 1,
+        made_at: Some(T.plus_ms(-3)),
         total: 9,
         pace: Pace { runs: 30, per_ms: 60_000 },
         parallel: Some(2),
@@ -318,9 +379,18 @@ fn a_store_of_schema_5_opens_with_everything() {
 #[test]
 fn a_store_of_schema_6_opens_with_everything() {
     let (store, query) = check(6, include_str!("fixtures/v6.sql"), include_str!("fixtures/v6.key.hex"));
+<<<<<<< ours
     let all = BackfillFilter { limit: 9, ..BackfillFilter::default() };
     assert_eq!(query.backfills(&all), store.backfills(&all));
     assert_eq!(query.backfills(&all).unwrap().len(), 2);
+=======
+    assert_eq!(query.notes(PartitionId(0), 0, 10), store.notes(PartitionId(0), 0, 10));
+    assert_eq!(query.notes(PartitionId(0), 0, 10).unwrap().len(), 1);
+    for run in query.runs(&RunFilter { limit: 10, ..RunFilter::default() }).unwrap() {
+        assert_eq!(query.child(run.id), store.child(run.id));
+        assert_eq!(query.children_of(run.id), store.children_of(run.id));
+    }
+>>>>>>> theirs
     past((store, query));
 }
 
@@ -340,11 +410,19 @@ fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::Sql
     let partitions = [PartitionId(0), PartitionId(1)];
     let loaded = store.claim(&partitions).unwrap();
     assert_eq!(loaded, model.claim(&partitions).unwrap());
+<<<<<<< ours
     assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), [1, 1, 2, 2, 2, 3][schema as usize - 1]));
     assert_eq!(loaded[0].jobs.len(), if schema >= 5 { 3 } else { schema.min(2) as usize });
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
     assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 5, 6][schema as usize - 1]);
+=======
+    assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), if schema >= 3 { 2 } else { 1 }));
+    assert_eq!(loaded[0].jobs.len(), [1, 2, 2, 2, 3, 4][schema as usize - 1]);
+    let all = RunFilter { limit: 10, ..RunFilter::default() };
+    assert_eq!(query.runs(&all), Query::runs(&model, &all));
+    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 5, 8][schema as usize - 1]);
+>>>>>>> theirs
     for run in query.runs(&all).unwrap() {
         assert_eq!(query.merged_into(run.id), model.merged_into(run.id));
     }

@@ -10,6 +10,70 @@ fn after(name: &str, after: Value) -> Value {
     job
 }
 
+/// A job without a schedule.
+fn fired(by: Value) -> Value {
+    let mut job = after("report", by);
+    job.as_object_mut().unwrap().remove("every");
+    job
+}
+
+#[tokio::test]
+async fn a_job_without_a_schedule_is_fired_by_one_or_by_any() {
+    let world = World::new();
+    world.admin("POST", "/api/v1/jobs", job("settle")).await;
+    world.admin("POST", "/api/v1/jobs", job("rates")).await;
+    for (written, read) in [
+        (json!("settle"), json!("settle")),
+        (json!({"any": ["settle"]}), json!("settle")),
+        (json!({"job": "settle", "when": "failure"}), json!({"job": "settle", "when": "failure"})),
+        (
+            json!({"any": ["rates", {"job": "settle", "when": "completion"}]}),
+            json!({"any": ["rates", {"job": "settle", "when": "completion"}]}),
+        ),
+    ] {
+        world.admin("POST", "/api/v1/jobs", fired(written)).await;
+        let shown = world.get("/api/v1/jobs/report").await;
+        assert_eq!(shown["spec"]["after"], read);
+        assert_eq!(world.get("/api/v1/jobs/settle").await["dependents"], json!(["report"]));
+        // What is read can be written again.
+        world.admin("PUT", "/api/v1/jobs/report", shown["spec"].clone()).await;
+        assert_eq!(world.get("/api/v1/jobs/report").await["spec"]["after"], read);
+        assert_eq!(world.refused("DELETE", "/api/v1/jobs/settle", json!({})).await.1, "in_use");
+        world.admin("DELETE", "/api/v1/jobs/report", json!({})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cycle_through_both_kinds_of_edges_is_refused() {
+    let world = World::new();
+    world.admin("POST", "/api/v1/jobs", job("settle")).await;
+    world.admin("POST", "/api/v1/jobs", fired(json!("settle"))).await;
+    let (_, answer) = world
+        .call("PUT", "/api/v1/jobs/settle", crate::world::ADMIN, after("settle", json!("report")).to_string())
+        .await;
+    assert_eq!(answer["message"], "the job would wait for itself: settle -> report -> settle");
+    let (_, answer) =
+        world.call("PUT", "/api/v1/jobs/report", crate::world::ADMIN, fired(json!("report")).to_string()).await;
+    assert!(answer["message"].as_str().unwrap().contains("is the job itself"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_job_fires_no_more_than_a_hundred() {
+    let world = World::new();
+    world.admin("POST", "/api/v1/jobs", job("settle")).await;
+    let named = |n: u32| {
+        let mut job = fired(json!("settle"));
+        job["name"] = json!(format!("child-{n}"));
+        job
+    };
+    for n in 0..100 {
+        world.admin("POST", "/api/v1/jobs", named(n)).await;
+    }
+    let refused = world.refused("POST", "/api/v1/jobs", named(100)).await;
+    assert_eq!((refused.0, refused.1.as_str()), (400, "invalid"), "{refused:?}");
+    world.admin("PUT", "/api/v1/jobs/child-7", named(7)).await;
+}
+
 #[tokio::test]
 async fn upstream_jobs_are_read_resolved_and_shown_both_ways() {
     let world = World::new();
@@ -36,9 +100,8 @@ async fn upstream_jobs_are_read_resolved_and_shown_both_ways() {
 async fn what_cannot_be_waited_for_is_refused_with_its_field() {
     let world = World::new();
     world.admin("POST", "/api/v1/jobs", job("settle")).await;
-    let mut manual = after("report", json!("settle"));
-    manual.as_object_mut().unwrap().remove("every");
-    let mut delayed = manual.clone();
+    world.admin("POST", "/api/v1/jobs", job("rates")).await;
+    let mut delayed = fired(json!("settle"));
     delayed["delay"] = json!("10s");
     for (body, field, part) in [
         (after("report", json!("nobody")), "after", "there is no job `nobody`"),
@@ -51,14 +114,22 @@ async fn what_cannot_be_waited_for_is_refused_with_its_field() {
         (after("report", json!({"job": "settle", "until": "8d"})), "after.until", "until"),
         (after("report", json!(7)), "after", "a job's name"),
         (after("report", json!([["settle"]])), "after[0]", "a job's name"),
-        (manual, "after", "without a schedule"),
+        (fired(json!(["settle", "rates"])), "after", "without a schedule"),
+        (fired(json!({"any": []})), "after.any", "names no job"),
+        (fired(json!({"any": ["settle"], "job": "settle"})), "after", "stands alone"),
+        (fired(json!({"when": "failure"})), "after.job", "is missing"),
+        (fired(json!({"any": ["settle", "settle"]})), "after", "named twice"),
+        (fired(json!({"job": "settle", "period": "latest"})), "after", "`period` of `settle`"),
+        (fired(json!({"any": ["rates", {"job": "settle", "on_skip": "run"}]})), "after", "`on_skip` of `settle`"),
+        (fired(json!({"job": "settle", "deadline": "1h"})), "after", "`deadline` of `settle`"),
+        (after("report", json!({"any": ["settle", "rates"]})), "after.any", "waits for all"),
         (delayed, "after", "delay"),
     ] {
         let (status, answer) = world.call("POST", "/api/v1/jobs", crate::world::ADMIN, body.to_string()).await;
         assert_eq!((status, answer["field"].as_str()), (400, Some(field)), "{body}: {answer}");
         assert!(answer["message"].as_str().unwrap().contains(part), "{body}: {answer}");
     }
-    assert_eq!(world.get("/api/v1/jobs").await["items"].as_array().unwrap().len(), 1, "nothing was made");
+    assert_eq!(world.get("/api/v1/jobs").await["items"].as_array().unwrap().len(), 2, "nothing was made");
 }
 
 #[tokio::test]

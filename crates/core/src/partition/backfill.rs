@@ -169,9 +169,10 @@ impl Machine {
             return Err(Why::Invalid);
         }
         let id = BackfillId(self.mint());
-        let (made, at) = (0, now.wall);
-        let next = Some(first);
-        let row = Backfill { id, job, version, from, to, next, made, total, pace, parallel, at, by, reason, end: None };
+        let (next, made, made_at) = (Some(first), 0, None);
+        let (at, end) = (now.wall, None);
+        let row =
+            Backfill { id, job, version, from, to, next, made, made_at, total, pace, parallel, at, by, reason, end };
         self.pipeline.write(Row::Backfill(Box::new(row.clone())));
         if let Some(request_id) = request_id {
             self.pipeline.write(Row::Request { job, request_id, run: RunId(id.0) });
@@ -203,7 +204,9 @@ impl Machine {
                 Some(Recipe { schedule: job.schedule?, policy: job.policy, body: job.body, pool })
             }),
         };
-        let pacer = Pacer::resumed(row.pace, now.mono);
+        // A wall clock that went back says nothing of how long ago that was.
+        let since_ms = row.made_at.map(|at| u64::try_from(now.wall.0.saturating_sub(at.0)).unwrap_or(0));
+        let pacer = Pacer::resumed(row.pace, since_ms, now.mono);
         let live = Live { ix, recipe, pacer, open: BTreeSet::new(), waits: None, row };
         self.backfills.all.insert(live.row.id, live);
     }
@@ -276,8 +279,11 @@ impl Machine {
         let run = self.admit_as(now, ix, order);
         self.pipeline.write(Row::BackfillRun { run, backfill: id });
         let live = self.backfills.all.get_mut(&id).expect("it was just looked at");
-        live.row.advance(&schedule);
+        live.row.advance(&schedule, now.wall);
         live.pacer.take(now.mono);
+        if planted!(self.config, BackfillPaceIgnored) {
+            live.pacer = Pacer::new(live.row.pace, now.mono);
+        }
         live.open.insert(run);
         self.backfills.of.insert(run, id);
         Step::Made
@@ -290,7 +296,7 @@ impl Machine {
         if self.is_frozen(job.app) {
             return Err(Why::Frozen);
         }
-        if live.pacer.due() > now.mono && !planted!(self.config, BackfillPaceIgnored) {
+        if live.pacer.due() > now.mono {
             return Err(Why::Pace);
         }
         if live.row.parallel.is_some_and(|most| live.open.len() >= most as usize) {

@@ -135,6 +135,7 @@ pub fn backfills_are_kept(open: Open<'_>) {
         to: T,
         next: Some(T.plus_ms(-5_000)),
         made: 5,
+        made_at: Some(T.plus_ms(-7)),
         total: 10,
         pace: Pace { runs: 30, per_ms: 60_000 },
         parallel: None,

@@ -27,7 +27,6 @@ pub enum After {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AnyUpstream {
     /// These.
-    #[cfg_attr(feature = "schema", schema(min_items = 1))]
     pub any: Vec<Upstream>,
 }
 

@@ -70,8 +70,8 @@ impl Backfills {
     /// A backfill is seen for the first time, or again: what was asked for stays.
     fn ordered(&mut self, part: &Part, row: &Backfill) -> Verdict {
         if let Some(known) = self.all.get(&row.id) {
-            let progress = (row.next, row.made, row.end.clone());
-            let asked = Backfill { next: progress.0, made: progress.1, end: progress.2, ..known.first.clone() };
+            let (next, made, made_at, end) = (row.next, row.made, row.made_at, row.end.clone());
+            let asked = Backfill { next, made, made_at, end, ..known.first.clone() };
             return if asked == *row { Ok(()) } else { broken(format!("{row:?} was asked for as {asked:?}")) };
         }
         let job = &part.jobs[&row.job];
