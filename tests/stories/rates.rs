@@ -67,3 +67,42 @@ fn a_rate_holds_slots_and_refuses_triggers() {
     );
     assert_eq!(refused.unwrap()["code"], "rate_limited");
 }
+
+/// Both apps want six dispatches a second, the server lets four begin.
+#[test]
+fn a_rate_of_the_server_is_shared_by_all_apps() {
+    let folder = Folder::new();
+    let server = Server::start(folder.path(), &[("ROTA_LIMITS__RATE", "4/s"), ("ROTA_LIMITS__BURST", "2")]);
+    let fakes = ["etl", "pay"].map(|app| Fake::join(&server.api, app, &server.app(app), "w1", Manner::Prompt));
+    for app in ["etl", "pay"] {
+        for n in 0..6 {
+            server.job(&json!({"name": format!("{app}{n}"), "app": app, "handler": "work", "every": "1s"}));
+        }
+    }
+    let facts = server.api.get("/api/v1/server");
+    assert_eq!((&facts["rate"], &facts["burst"], &facts["pending_max"]), (&json!("4/s"), &json!(2), &json!(1_000)));
+    assert!(facts["tokens"].as_u64().is_some_and(|tokens| tokens <= 2), "{facts}");
+    for app in ["etl", "pay"] {
+        let shown = || server.api.get(&format!("/api/v1/apps/{app}"));
+        wait_for("held slots", shown, |app| app["valve"]["held"]["server_rate"].as_u64().is_some_and(|held| held > 0));
+    }
+    let metrics = || server.api.call("GET", "/metrics", b"").unwrap().text;
+    wait_for("the valve", metrics, |text| text.lines().any(|line| line == "rota_valve_state 1"));
+    wait_for("starts", || fakes.iter().map(|fake| fake.starts().len()).min(), |least| *least >= Some(8));
+
+    let runs = server.api.get("/api/v1/runs?limit=1000")["items"].as_array().unwrap().clone();
+    let mut begun: Vec<i64> = runs.iter().map(|run| crate::clock::parse_ms(run["at"].as_str().unwrap())).collect();
+    begun.sort_unstable();
+    for (first, since) in begun.iter().enumerate() {
+        for (last, at) in begun.iter().enumerate().skip(first) {
+            // As above.
+            let allowed = 2 + (at - since + 2) * 4 / 1_000;
+            assert!(i64::try_from(last - first).unwrap() < allowed, "{begun:?}");
+        }
+    }
+    assert!(runs.iter().all(|run| run["why"] != "misfire"), "what the rate made late is no misfire");
+
+    server.job(&json!({"name": "asked", "app": "etl", "handler": "work"}));
+    let refusal = server.api.refused("POST", "/api/v1/jobs/asked/trigger", b"{}", 429, "rate_limited");
+    assert!(refusal["message"].as_str().unwrap().contains("the server's rate"), "{refusal}");
+}

@@ -140,7 +140,7 @@ impl Code {
     pub fn of(why: Why) -> Code {
         match why {
             Why::PendingFull => Code::PendingFull,
-            Why::Rate => Code::RateLimited,
+            Why::Rate | Why::ServerRate => Code::RateLimited,
             Why::JobUnknown => Code::JobUnknown,
             Why::JobDeleted | Why::Deleted => Code::JobDeleted,
             Why::RunUnknown => Code::RunUnknown,

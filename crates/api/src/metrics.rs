@@ -153,7 +153,13 @@ fn held(text: &mut Text, state: &State, snapshots: &[Arc<Snapshot>]) {
     }
     text.family("rota_slots_overdue", "gauge", "Held slots that were due more than 60 s ago.");
     text.sample("rota_slots_overdue", &[], overdue);
-    text.family("rota_valve_state", "gauge", "1 while slots of the app wait for its cap or its rate.");
+    text.family(
+        "rota_valve_state",
+        "gauge",
+        "1 while slots wait for the app's cap or rate; without an app, the server's.",
+    );
+    let waits_for_server = counts.keys().any(|(_, why)| matches!(why, Why::ServerCap | Why::ServerRate));
+    text.sample("rota_valve_state", &[], u8::from(waits_for_server));
     let apps: std::collections::BTreeSet<AppId> = counts.keys().map(|(app, _)| *app).collect();
     for app in apps {
         let is_shut = [Why::Cap, Why::Rate].iter().any(|why| counts.contains_key(&(app, *why)));

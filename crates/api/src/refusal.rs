@@ -56,6 +56,7 @@ const HINTS: &[(Why, &str)] = &[
     (Why::PendingFull, "try again when some of them were sent; if it is the app's own cap, raise its pending_max"),
     (Why::Overlap, "wait for it, or kill it: rota runs --job JOB, then rota kill RUN"),
     (Why::Rate, "ask again a little later; or raise the app's rate, or its burst"),
+    (Why::ServerRate, "ask again a little later; or raise limits.rate of the server, or limits.burst"),
     (Why::QueueFull, "wait until one of them has begun, or raise overlap.queue of the job"),
     (Why::VersionConflict, "read the job again, and put your change on top of it"),
     (Why::WorkerUnknown, "register, then go on"),

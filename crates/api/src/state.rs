@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rota_core::id::{AppId, WorkerId};
 use rota_core::partition::{Answer, Input, ReplyTo};
+use rota_core::rate::Limit;
 use rota_core::time::UnixMs;
 use rota_core::worker::App;
 use rota_port::backup::Backup;
@@ -71,6 +72,10 @@ pub struct Settings {
     pub dead_ms: u64,
     /// Partitions of the store.
     pub partitions: u16,
+    /// Shards that may have a worker and not be sent yet, of all apps.
+    pub pending_max: u32,
+    /// How fast dispatches of all apps together may begin, if that is limited.
+    pub rate: Option<Limit>,
     /// Zone of jobs that name none.
     pub timezone: String,
     /// Whether this is a playground.

@@ -34,6 +34,7 @@ pub mod time;
 pub mod trace;
 pub mod upstream;
 mod url;
+pub mod valve;
 mod when;
 pub mod why;
 pub mod worker;

@@ -87,7 +87,7 @@ impl Limit {
     }
 
     /// Checks the bounds; the error's field begins with this one.
-    fn check(&self) -> Result<(), Invalid> {
+    pub fn check(&self) -> Result<(), Invalid> {
         if let Some(burst) = self.burst.filter(|burst| *burst == 0 || *burst > limits::RATE_COUNT_MAX) {
             return Err(Invalid {
                 field: "burst",

@@ -59,6 +59,7 @@ why! {
     Cap "cap" "the app has as many admitted shards as it may",
     ServerCap "server_cap" "the server has as many admitted shards as it may",
     Rate "rate" "as many dispatches of the app, or to the workers in question, have begun as its rate lets begin",
+    ServerRate "server_rate" "as many dispatches have begun as the server's rate lets begin",
     NoCredit "no_credit" "every eligible worker has all its sends under way",
     NoWorker "no_worker" "no worker of the app is online",
     NoWorkerForHandler "no_worker_for_handler" "no online worker of the app offers the handler",
@@ -130,7 +131,10 @@ impl Why {
     /// Whether it is our own valve that holds: what comes late of it is no misfire.
     #[must_use]
     pub fn is_valve(self) -> bool {
-        matches!(self, Why::Cap | Why::ServerCap | Why::Rate | Why::NoCredit | Why::NoCapacity | Why::Thawing)
+        matches!(
+            self,
+            Why::Cap | Why::ServerCap | Why::Rate | Why::ServerRate | Why::NoCredit | Why::NoCapacity | Why::Thawing
+        )
     }
 
     /// Whether a slot that is held for it waits for a time or for upstream jobs, and not for anything that comes free.

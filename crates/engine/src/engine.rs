@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rota_core::id::{PartitionId, id_floor};
 use rota_core::partition::{self, Machine};
+use rota_core::rate::Limit;
 use rota_core::time::Mono;
 use rota_port::executor::{Executor, Outcomes};
 use rota_port::store::{self, Store};
@@ -40,11 +41,14 @@ pub struct Config {
     pub machine: partition::Config,
     /// How long ended runs are kept, in milliseconds.
     pub retention_ms: u64,
+    /// How fast dispatches of all machines together may begin, if that is limited.
+    pub rate: Option<Limit>,
 }
 
 impl Config {
-    /// The defaults: a week of runs.
-    pub const NATIVE: Config = Config { machine: partition::Config::NATIVE, retention_ms: 7 * 24 * 3_600_000 };
+    /// The defaults: a week of runs, as fast as can be.
+    pub const NATIVE: Config =
+        Config { machine: partition::Config::NATIVE, retention_ms: 7 * 24 * 3_600_000, rate: None };
 }
 
 /// Why an engine did not start, or did not stop in time.
@@ -102,7 +106,8 @@ impl Engine {
         let now = clock.now();
         let first = store.reserve_ids(id_floor(now.wall), RESERVE_IDS)?;
         let ids = Ids::new(Reserve { first, at: now.mono });
-        let machines = Machines::new(Arc::clone(&shared), lanes, machines, ids, config.machine.pending_max);
+        let machines =
+            Machines::new(Arc::clone(&shared), lanes, machines, ids, (config.machine.pending_max, config.rate));
         let writer = Writer::new(Arc::clone(&shared), store, config.retention_ms);
         // A thread that cannot be started drops the engine, which ends the one before.
         let children = Children::new(Arc::clone(&shared), Arc::clone(&reads));

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use rota_core::rate::Bucket;
 use rota_core::time::Mono;
 use rota_port::intake::COMMIT_BOUNDS_MS;
 
@@ -14,6 +15,7 @@ pub(crate) struct Gauges {
     round_at: AtomicU64,
     floor: AtomicU64,
     store: Mutex<Option<Arc<str>>>,
+    bucket: Mutex<Option<Bucket>>,
     commits: [AtomicU64; COMMIT_BOUNDS_MS.len() + 1],
     commit_us: AtomicU64,
 }
@@ -26,6 +28,7 @@ impl Gauges {
             // Until the machines have said what is open, everything is.
             floor: AtomicU64::new(0),
             store: Mutex::new(None),
+            bucket: Mutex::new(None),
             commits: Default::default(),
             commit_us: AtomicU64::new(0),
         }
@@ -64,6 +67,15 @@ impl Gauges {
 
     pub(crate) fn store(&self) -> Option<Arc<str>> {
         lock(&self.store).clone()
+    }
+
+    /// What the server's rate has left.
+    pub(crate) fn set_bucket(&self, bucket: Option<Bucket>) {
+        *lock(&self.bucket) = bucket;
+    }
+
+    pub(crate) fn bucket(&self) -> Option<Bucket> {
+        *lock(&self.bucket)
     }
 
     pub(crate) fn count_commit(&self, us: u64) {

@@ -99,6 +99,7 @@ impl Intake for Handle {
         Health {
             stalled_ms: self.shared.gauges.stalled_ms(oldest_waiting, self.shared.clock.mono()),
             store: self.shared.gauges.store(),
+            tokens: self.shared.gauges.bucket().map(|bucket| bucket.tokens(self.shared.clock.mono())),
             commits,
             commit_us,
         }

@@ -17,7 +17,9 @@ use std::time::Duration;
 use rota_core::id::PartitionId;
 use rota_core::limits::BATCHES_IN_FLIGHT_MAX;
 use rota_core::partition::{Effect, Input, Machine};
+use rota_core::rate::Limit;
 use rota_core::time::{Mono, Now};
+use rota_core::valve::ServerValve;
 use rota_port::executor::Outbound;
 
 use crate::clock::Sleep;
@@ -61,6 +63,8 @@ pub(crate) struct Machines {
     thirsty: BTreeSet<PartitionId>,
     parked: Vec<(PartitionId, Input)>,
     permits: Permits,
+    /// The server's rate, if it has one.
+    valve: Option<ServerValve>,
     ids: Ids,
     effects: Vec<Effect>,
     outbox: Outbox,
@@ -75,7 +79,7 @@ impl Machines {
         lanes: Lanes,
         machines: Vec<Machine>,
         ids: Ids,
-        pending_max: u32,
+        (pending_max, rate): (u32, Option<Limit>),
     ) -> Machines {
         let mut permits = Permits::new(pending_max);
         let mut slots = Vec::with_capacity(machines.len());
@@ -85,8 +89,11 @@ impl Machines {
             permits.change(0, pending);
             slots.push(Some(Slot { machine, wake: None, is_touched: false, pending, lent: None, in_flight: 0 }));
         }
+        let now = shared.clock.mono();
+        let valve = rate.map(|limit| ServerValve::new(limit, now));
+        shared.gauges.set_bucket(valve.as_ref().map(ServerValve::bucket));
         Machines {
-            floor_at: shared.clock.mono(),
+            floor_at: now,
             sleep: Sleep::watch(&shared.clock),
             shared,
             lanes,
@@ -97,6 +104,7 @@ impl Machines {
             thirsty: BTreeSet::new(),
             parked: Vec::new(),
             permits,
+            valve,
             ids,
             effects: Vec::new(),
             outbox: Outbox::default(),
@@ -122,6 +130,7 @@ impl Machines {
                 return self.drain(by, arrivals);
             }
             self.turn_all_due();
+            self.turn_in_turn();
             self.outbox.flush(&self.shared, &self.lanes);
             self.keep_house(now.mono);
             self.shared.gauges.end_round();
@@ -152,8 +161,12 @@ impl Machines {
         if !self.touched.is_empty() {
             return Duration::ZERO;
         }
-        match self.wakes.first() {
-            Some((at, _)) => self.shared.clock.until(*at).min(WAIT_MAX),
+        let token = self.valve.as_ref().and_then(|valve| {
+            let now = self.shared.clock.mono();
+            valve.wait_ms(now).map(|ms| now.plus(ms))
+        });
+        match self.wakes.first().map(|(at, _)| *at).into_iter().chain(token).min() {
+            Some(at) => self.shared.clock.until(at).min(WAIT_MAX),
             None => WAIT_MAX,
         }
     }
@@ -194,6 +207,9 @@ impl Machines {
         let Fence { partition, stored, sent } = fence;
         if let Some(slot) = self.slots.get_mut(usize::from(partition.0)).and_then(Option::take) {
             self.permits.change(slot.pending, 0);
+            if let Some(valve) = &mut self.valve {
+                valve.forget(partition);
+            }
             if let Some(at) = slot.wake {
                 self.wakes.remove(&(at, partition));
             }
@@ -269,7 +285,15 @@ impl Machines {
 
     fn step(&mut self, now: Now, partition: PartitionId, input: Input) {
         let Some(slot) = self.slots.get_mut(usize::from(partition.0)).and_then(Option::as_mut) else { return };
+        let lent = self.valve.as_ref().map(|valve| valve.lend(partition, now.mono));
+        if let Some(lent) = lent {
+            slot.machine.step(now, Input::Tokens(lent), &mut self.effects);
+        }
         slot.machine.step(now, input, &mut self.effects);
+        if let (Some(lent), Some(valve)) = (lent, &mut self.valve) {
+            let (left, waits) = slot.machine.server_tokens();
+            valve.settle(partition, now.mono, lent - left, waits);
+        }
         let pending = slot.machine.pending();
         self.permits.change(slot.pending, pending);
         slot.pending = pending;
@@ -333,6 +357,19 @@ impl Machines {
                 None => {}
             }
         }
+    }
+
+    /// Machines that wait for tokens of the server's rate go on in turn, as long as there are some.
+    fn turn_in_turn(&mut self) {
+        if self.valve.is_none() {
+            return;
+        }
+        let now = self.read_clock();
+        while let Some(partition) = self.valve.as_mut().and_then(|valve| valve.next(now.mono)) {
+            self.turn(now, partition);
+            self.valve.iter_mut().for_each(ServerValve::pass_on);
+        }
+        self.shared.gauges.set_bucket(self.valve.as_ref().map(ServerValve::bucket));
     }
 
     fn turn(&mut self, now: Now, partition: PartitionId) {
@@ -413,6 +450,7 @@ fn mints(input: &Input) -> bool {
         Input::Turn
         | Input::Ids(_)
         | Input::Permits(_)
+        | Input::Tokens(_)
         | Input::Committed(_)
         | Input::App(_)
         | Input::Kill { .. }

@@ -101,14 +101,11 @@ macro_rules! store_suite {
             reruns_are_linked
             merged_runs_name_what_stands_for_them
             shards_are_noted
-<<<<<<< ours
             a_run_stays_in_the_trace_that_asked_for_it
-=======
             ends_of_parents_are_noted
             an_answer_takes_its_note_away
             notes_follow_the_current_version
             a_note_lies_where_its_child_does
->>>>>>> theirs
             terms_are_noted
         }
     };

@@ -54,6 +54,8 @@ pub struct Health {
     pub stalled_ms: u64,
     /// Why the store is not available, if it is not.
     pub store: Option<Arc<str>>,
+    /// Tokens of the server's rate, if it has one.
+    pub tokens: Option<u32>,
     /// Commits so far, by upper bound of duration: see [`COMMIT_BOUNDS_MS`].
     pub commits: [u64; COMMIT_BOUNDS_MS.len() + 1],
     /// Their total duration in microseconds.

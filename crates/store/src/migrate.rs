@@ -27,13 +27,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, sql: include_str!("../migrations/0003_past.sql") },
     Migration { version: 4, sql: include_str!("../migrations/0004_managed.sql") },
     Migration { version: 5, sql: include_str!("../migrations/0005_policies.sql") },
-<<<<<<< ours
-    Migration { version: 6, sql: include_str!("../migrations/0006_backfills.sql") },
-    Migration { version: 7, sql: include_str!("../migrations/0007_children.sql") },
-    Migration { version: 8, sql: include_str!("../migrations/0008_traces.sql") },
-=======
-    Migration { version: 6, sql: include_str!("../migrations/0006_children.sql") },
->>>>>>> theirs
+    Migration { version: 6, sql: include_str!("../migrations/0006_causes.sql") },
 ];
 
 /// Applies what is missing. Before it changes a schema that is in use, it copies the file aside.

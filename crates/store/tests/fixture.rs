@@ -24,12 +24,8 @@ use rota_core::upstream::{Edge, Ended, OnSkip, Period};
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
 use rota_port::alerts::{StoredNotice, Work};
-<<<<<<< ours
-use rota_port::history::{BackfillFilter, History, StateFilter};
-=======
 use rota_port::child::Notes;
-use rota_port::history::{History, StateFilter};
->>>>>>> theirs
+use rota_port::history::{BackfillFilter, History, StateFilter};
 use rota_port::memory::MemoryStore;
 use rota_port::query::{Query, RunFilter};
 use rota_port::store::{Outcome, Reservation, Reserved, Scope, Store, StoredSecret, Token};
@@ -379,18 +375,15 @@ fn a_store_of_schema_5_opens_with_everything() {
 #[test]
 fn a_store_of_schema_6_opens_with_everything() {
     let (store, query) = check(6, include_str!("fixtures/v6.sql"), include_str!("fixtures/v6.key.hex"));
-<<<<<<< ours
     let all = BackfillFilter { limit: 9, ..BackfillFilter::default() };
     assert_eq!(query.backfills(&all), store.backfills(&all));
     assert_eq!(query.backfills(&all).unwrap().len(), 2);
-=======
     assert_eq!(query.notes(PartitionId(0), 0, 10), store.notes(PartitionId(0), 0, 10));
     assert_eq!(query.notes(PartitionId(0), 0, 10).unwrap().len(), 1);
     for run in query.runs(&RunFilter { limit: 10, ..RunFilter::default() }).unwrap() {
         assert_eq!(query.child(run.id), store.child(run.id));
         assert_eq!(query.children_of(run.id), store.children_of(run.id));
     }
->>>>>>> theirs
     past((store, query));
 }
 
@@ -410,19 +403,11 @@ fn check(schema: u32, fixture: &str, key: &str) -> (MemoryStore, rota_store::Sql
     let partitions = [PartitionId(0), PartitionId(1)];
     let loaded = store.claim(&partitions).unwrap();
     assert_eq!(loaded, model.claim(&partitions).unwrap());
-<<<<<<< ours
     assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), [1, 1, 2, 2, 2, 3][schema as usize - 1]));
-    assert_eq!(loaded[0].jobs.len(), if schema >= 5 { 3 } else { schema.min(2) as usize });
-    let all = RunFilter { limit: 10, ..RunFilter::default() };
-    assert_eq!(query.runs(&all), Query::runs(&model, &all));
-    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 5, 6][schema as usize - 1]);
-=======
-    assert_eq!((loaded[0].epoch, loaded[0].open.len()), (Epoch(2), if schema >= 3 { 2 } else { 1 }));
     assert_eq!(loaded[0].jobs.len(), [1, 2, 2, 2, 3, 4][schema as usize - 1]);
     let all = RunFilter { limit: 10, ..RunFilter::default() };
     assert_eq!(query.runs(&all), Query::runs(&model, &all));
-    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 5, 8][schema as usize - 1]);
->>>>>>> theirs
+    assert_eq!(query.runs(&all).unwrap().len(), [3, 3, 4, 4, 5, 9][schema as usize - 1]);
     for run in query.runs(&all).unwrap() {
         assert_eq!(query.merged_into(run.id), model.merged_into(run.id));
     }

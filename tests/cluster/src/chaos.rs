@@ -3,6 +3,7 @@
 use rota_core::batch::Batch;
 use rota_core::id::PartitionId;
 use rota_core::partition::Input;
+use rota_core::valve::ServerValve;
 
 use crate::clock::{Micros, ms};
 use crate::event::Event;
@@ -160,6 +161,9 @@ impl World {
         host.boot += 1;
         host.frozen_until = 0;
         host.clock.reboot(mono.saturating_sub(self.now / 1_000));
+        let begin = host.clock.now(self.now).mono;
+        host.valve = self.scenario.server_rate.map(|limit| ServerValve::new(limit, begin));
+        host.token_at = None;
         if self.mutant == Some(Mutant::IdsFromRestoredCounter) {
             let high = self.store.ids_high();
             self.store.restore_ids(high.saturating_sub(40_000));

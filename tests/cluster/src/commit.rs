@@ -127,8 +127,8 @@ impl World {
         let waited = upstream::applied(&self.store, part, &changes);
         let fired = self.checks.children.applied(&self.store, part, &changes);
         let lived = self.checks.life.applied(part, &changes, &self.oracle);
-        let begun = self.checks.rate.applied(part, &changes);
         let filled = self.checks.backfills.applied(part, &changes);
+        let begun = self.checks.rate.applied(batch.partition, part, &changes);
         let split = self.checks.shards.applied(part, &changes, &self.oracle);
         self.note(begun);
         self.note(covered);

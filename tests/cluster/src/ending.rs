@@ -62,6 +62,8 @@ impl World {
             Phase::Ending => {
                 if self.is_at_rest() {
                     self.check_end();
+                    let begun = self.checks.rate.ended(self.scenario.server_rate);
+                    self.note(begun);
                     self.phase = Phase::Over;
                 } else if self.now - self.phase_at > self.ending_us_max() {
                     let what = self.unrest();

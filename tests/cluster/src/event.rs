@@ -42,6 +42,8 @@ pub enum Answered {
 pub enum Event {
     /// The end of a round, or a wake-up.
     Turn { server: usize, boot: u32, partition: PartitionId, epoch: Epoch },
+    /// A token of its rate may be there for a server's machines.
+    Token { server: usize, boot: u32 },
     /// A machine is told something.
     Tell { server: usize, boot: u32, partition: PartitionId, epoch: Epoch, input: Box<Input> },
     /// The writer gets to the oldest batch.
@@ -102,6 +104,7 @@ impl Event {
     pub fn server(&self) -> Option<(usize, Option<u32>)> {
         match self {
             Event::Turn { server, boot, .. }
+            | Event::Token { server, boot }
             | Event::Tell { server, boot, .. }
             | Event::Commit { server, boot, .. }
             | Event::Judge { server, boot, .. }

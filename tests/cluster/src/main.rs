@@ -69,7 +69,7 @@ fn main() -> anyhow::Result<ExitCode> {
     };
     let total = runner::run_seeds(args.from..args.from + args.seeds, mutant, args.threads, args.failures, &progress);
     progress(total.seeds, total.events);
-    println!("{} executions recorded by workers", total.executions);
+    println!("{} simulated hours, {} executions recorded by workers", total.simulated_hours(), total.executions);
     let Some(first) = total.failures.first() else { return Ok(ExitCode::SUCCESS) };
     println!("{first}");
     for failure in &total.failures {

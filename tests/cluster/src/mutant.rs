@@ -20,6 +20,8 @@ pub enum Mutant {
     CallStaysOpen,
     /// The next instant of a fixed-delay job does not become durable with the end of its run.
     ArmingIsForgotten,
+    /// A server lends tokens of its rate again that were taken.
+    TokensLentTwice,
 }
 
 impl Mutant {
@@ -34,6 +36,7 @@ impl Mutant {
             Mutant::WakeIsLost,
             Mutant::CallStaysOpen,
             Mutant::ArmingIsForgotten,
+            Mutant::TokensLentTwice,
         ];
         #[cfg(feature = "mutants")]
         {

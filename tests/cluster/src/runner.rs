@@ -17,6 +17,8 @@ pub struct Good {
     pub events: u64,
     /// Executions of handlers.
     pub executions: u64,
+    /// The time that passed in it, in milliseconds.
+    pub simulated_ms: u64,
 }
 
 /// A seed that failed.
@@ -52,7 +54,7 @@ fn attempt(seed: u64, mutant: Option<Mutant>, story_lines: usize) -> (World, Res
 pub fn run_seed(seed: u64, mutant: Option<Mutant>, story_lines: usize) -> Result<Good, Box<Failure>> {
     let (world, verdict) = attempt(seed, mutant, 0);
     match verdict {
-        Ok(()) => Ok(Good { events: world.events, executions: world.executions() }),
+        Ok(()) => Ok(Good { events: world.events, executions: world.executions(), simulated_ms: world.now / 1_000 }),
         Err(broken) => {
             let (world, again) = attempt(seed, mutant, story_lines);
             assert_eq!(again.as_ref().err(), Some(&broken), "a seed tells the same story twice");
@@ -76,6 +78,8 @@ pub struct Total {
     pub events: u64,
     /// Their executions.
     pub executions: u64,
+    /// The time that passed in them, in milliseconds.
+    pub simulated_ms: u64,
     /// The failures, by seed.
     pub failures: Vec<Failure>,
 }
@@ -89,7 +93,7 @@ pub fn run_seeds(
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Total {
     let next = AtomicU64::new(seeds.start);
-    let (done, events, executions) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let [done, events, executions, simulated_ms] = [const { AtomicU64::new(0) }; 4];
     let failures = std::sync::Mutex::new(Vec::new());
     let is_over = AtomicBool::new(false);
     let work = || {
@@ -102,6 +106,7 @@ pub fn run_seeds(
                 Ok(good) => {
                     events.fetch_add(good.events, Ordering::Relaxed);
                     executions.fetch_add(good.executions, Ordering::Relaxed);
+                    simulated_ms.fetch_add(good.simulated_ms, Ordering::Relaxed);
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     if done.is_multiple_of(500) {
                         progress(done, events.load(Ordering::Relaxed));
@@ -125,7 +130,21 @@ pub fn run_seeds(
     });
     let mut failures = failures.into_inner().expect("nobody panics while holding it");
     failures.sort_by_key(|failure| failure.seed);
-    Total { seeds: done.into_inner(), events: events.into_inner(), executions: executions.into_inner(), failures }
+    Total {
+        seeds: done.into_inner(),
+        events: events.into_inner(),
+        executions: executions.into_inner(),
+        simulated_ms: simulated_ms.into_inner(),
+        failures,
+    }
+}
+
+impl Total {
+    /// The hours that passed in the seeds that held.
+    #[must_use]
+    pub fn simulated_hours(&self) -> u64 {
+        self.simulated_ms / 3_600_000
+    }
 }
 
 /// The seeds of the corpus: those that failed once, each with what it was.

@@ -66,6 +66,8 @@ pub struct Scenario {
     pub absent_us: Micros,
     /// How fast dispatches of each app may begin.
     pub rates: Vec<Rates>,
+    /// How fast dispatches of each server may begin.
+    pub server_rate: Option<Limit>,
     /// Jobs that exist from the start.
     pub jobs: u64,
     /// Longest execution of a handler.
@@ -177,6 +179,8 @@ impl Scenario {
             absent_us: ms(*rng.pick(&[3_000, 3_000, 3_000, 25_000])),
             rates: (0..6).map(|_| rates(&mut rng)).collect(),
             backfill_ppm: *rng.pick(&[0, 0, 100_000, 400_000]),
+            server_rate: (rng.below(5) == 0)
+                .then(|| Limit { rate: Rate { count: rng.between(4, 40) as u32, per_ms: 1_000 }, ..limit(&mut rng) }),
         }
     }
 
@@ -189,13 +193,16 @@ impl Scenario {
     }
 }
 
-/// Few apps have a rate, some of them for a group of their workers.
-fn rates(rng: &mut Rng) -> Rates {
-    let mut limit = || Limit {
+fn limit(rng: &mut Rng) -> Limit {
+    Limit {
         rate: Rate { count: rng.between(1, 20) as u32, per_ms: *rng.pick(&[1_000, 1_000, 5_000]) },
         burst: *rng.pick(&[None, Some(1), Some(2), Some(5)]),
-    };
-    let (app, group) = (limit(), limit());
+    }
+}
+
+/// Few apps have a rate, some of them for a group of their workers.
+fn rates(rng: &mut Rng) -> Rates {
+    let (app, group) = (limit(rng), limit(rng));
     let app = (rng.below(4) == 0).then_some(app);
     let groups = (rng.below(5) == 0).then(|| ("disk=ssd".to_owned(), group)).into_iter().collect();
     Rates { app, groups }

@@ -7,6 +7,7 @@ use rota_core::id::{Block, Epoch, PartitionId};
 use rota_core::job::JobState;
 use rota_core::partition::{Config, Effect, Input, Machine, Snapshot};
 use rota_core::time::Now;
+use rota_core::valve::ServerValve;
 
 use crate::check::loss::Heard;
 use crate::check::send::{self, Sender};
@@ -68,6 +69,8 @@ impl World {
             loaded.open.len()
         );
         self.checks.misfires.begins(partition, now.wall);
+        let boot = self.servers[server].boot;
+        self.checks.rate.claims(partition, epoch, (server, boot));
         let machine = Machine::new(self.config(), loaded, now);
         let hosted = Hosted {
             machine,
@@ -90,6 +93,9 @@ impl World {
     /// A server drops a machine, and what it had queued.
     pub(crate) fn drop_term(&mut self, server: usize, partition: PartitionId) {
         self.servers[server].hosted.remove(&partition);
+        if let Some(valve) = &mut self.servers[server].valve {
+            valve.forget(partition);
+        }
         if self.mutant == Some(Mutant::StaleOwnerSends) {
             return;
         }
@@ -127,16 +133,28 @@ impl World {
         }
         let wants = self.servers[server].hosted.get(&partition).is_some_and(|h| h.machine.wants_ids(now));
         let block = if wants { Some(self.block(now)) } else { None };
-        let Some(hosted) = self.servers[server].hosted.get_mut(&partition) else { return };
+        let host = &mut self.servers[server];
+        let Some(hosted) = host.hosted.get_mut(&partition) else { return };
         let mut out = std::mem::take(&mut self.out);
         if let Some(block) = block {
             hosted.machine.step(now, Input::Ids(block), &mut out);
         }
         hear(&mut hosted.heard, &input, now, self.scenario.timing.dead_ms);
+        let valve = host.valve.as_mut();
+        let lent = valve.as_ref().map(|valve| valve.lend(partition, now.mono));
+        if let Some(lent) = lent {
+            hosted.machine.step(now, Input::Tokens(lent), &mut out);
+        }
         hosted.machine.step(now, input, &mut out);
+        if let (Some(valve), Some(lent)) = (valve, lent) {
+            let (left, waits) = hosted.machine.server_tokens();
+            let taken = if self.mutant == Some(Mutant::TokensLentTwice) { 0 } else { lent - left };
+            valve.settle(partition, now.mono, taken, waits);
+        }
         self.checks.coverage.seen(now.wall);
         let commits = out.iter().filter(|e| matches!(e, Effect::Commit(_))).count();
         let is_still = commits == 0 && hosted.in_flight.is_empty();
+        self.look_for_token(server, now);
         for effect in out.drain(..) {
             self.carry_out(server, partition, now, effect, is_still);
         }
@@ -147,6 +165,31 @@ impl World {
         } else {
             let wait = self.dice.server.between(0, 2_000);
             self.wake(server, partition, wait);
+        }
+    }
+
+    /// Sees to a look at the server's rate, if a machine waits for it.
+    fn look_for_token(&mut self, server: usize, now: Now) {
+        let host = &mut self.servers[server];
+        let Some(wait_ms) = host.valve.as_ref().and_then(|valve| valve.wait_ms(now.mono)) else { return };
+        let at = self.now + host.clock.true_us(wait_ms).max(1);
+        if host.token_at.is_none_or(|earlier| earlier > at) {
+            host.token_at = Some(at);
+            let boot = host.boot;
+            self.queue.push(at, Event::Token { server, boot });
+        }
+    }
+
+    /// Machines that wait for tokens of their server's rate go on in turn.
+    pub(crate) fn token(&mut self, server: usize) {
+        self.servers[server].token_at = None;
+        loop {
+            let now = self.read_clock(server);
+            let Some(partition) = self.servers[server].valve.as_mut().and_then(|valve| valve.next(now.mono)) else {
+                return self.look_for_token(server, now);
+            };
+            self.step(server, partition, Input::Turn);
+            self.servers[server].valve.iter_mut().for_each(ServerValve::pass_on);
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rota_core::batch::Batch;
 use rota_core::id::{AppId, AttemptId, Epoch, JobId, PartitionId, WorkerId};
 use rota_core::partition::{AskUpstream, Machine};
+use rota_core::valve::ServerValve;
 use rota_core::worker::App;
 
 use crate::check::backfill::Backfills;
@@ -61,6 +62,10 @@ pub struct Server {
     pub clock: Clock,
     /// It does nothing until then.
     pub frozen_until: Micros,
+    /// Its rate, if it has one.
+    pub valve: Option<ServerValve>,
+    /// When it looks at that again.
+    pub token_at: Option<Micros>,
     /// Its machines.
     pub hosted: BTreeMap<PartitionId, Hosted>,
     /// Who waits for which reply.
@@ -364,6 +369,7 @@ impl World {
         }
         match event {
             Event::Turn { server, partition, epoch, .. } => self.turn(server, partition, epoch),
+            Event::Token { server, .. } => self.token(server),
             Event::Tell { server, partition, epoch, input, .. } => {
                 if self.term(server, partition) == Some(epoch) {
                     self.step(server, partition, *input);
@@ -403,6 +409,8 @@ impl World {
 fn server(scenario: &Scenario, rng: &mut Rng) -> Server {
     let clock = Clock::new(rng.around(scenario.skew_ms), rng.around(scenario.rate_ppm), rng.below(1_000_000_000));
     Server {
+        valve: scenario.server_rate.map(|limit| ServerValve::new(limit, clock.now(0).mono)),
+        token_at: None,
         is_up: true,
         boot: 1,
         clock,

@@ -50,4 +50,5 @@ fn planted_bugs_are_caught() {
     check(Mutant::WakeIsLost, &[Rule::Wakes]);
     check(Mutant::CallStaysOpen, &[Rule::Quiescence]);
     check(Mutant::ArmingIsForgotten, &[Rule::Armed]);
+    check(Mutant::TokensLentTwice, &[Rule::Rate]);
 }

@@ -266,7 +266,7 @@ impl World {
             live: Mutex::new(Live { machine, sent: Vec::new(), snapshot: None, overloaded: false }),
             clock: clock.clone(),
             skew: skew.clone(),
-            health: Mutex::new(Health { stalled_ms: 0, store: None, commits: [0; 11], commit_us: 0 }),
+            health: Mutex::new(Health { stalled_ms: 0, store: None, tokens: None, commits: [0; 11], commit_us: 0 }),
             tap: Arc::default(),
         });
         board.run(Input::Turn);
@@ -287,6 +287,8 @@ impl World {
             settings: Settings {
                 beat_ms: 5_000,
                 dead_ms: 15_000,
+                pending_max: 1_000,
+                rate: None,
                 partitions: 1,
                 timezone: "UTC".to_owned(),
                 is_dev: false,

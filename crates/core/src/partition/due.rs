@@ -32,6 +32,7 @@ impl Machine {
                 continue;
             }
             if self.fleet.is_blocked(pool) {
+                self.fleet.wants_token |= self.fleet.pool(pool).blocked == Some(Why::ServerRate);
                 continue;
             }
             is_caught_up &= self.place_waiting(now, pool);

@@ -114,6 +114,10 @@ pub(super) struct Fleet {
     placed: u32,
     /// When apps may have tokens again, for the machine to set timers.
     pub(super) rate_wakes: Vec<(Mono, AppId)>,
+    /// Tokens of the server's rate that dispatches may take in this step; none if it has no rate.
+    pub(super) server_tokens: Option<u32>,
+    /// Something waits for such a token.
+    pub(super) wants_token: bool,
     /// Places of forgotten workers.
     free: Vec<WorkerIx>,
     /// Shards that wait for one worker and may go to no other, in order.
@@ -133,6 +137,8 @@ impl Fleet {
             pools: Pools::default(),
             placed: 0,
             rate_wakes: Vec::new(),
+            server_tokens: None,
+            wants_token: false,
             free: Vec::new(),
             pinned: BTreeMap::new(),
             orphans: Vec::new(),

@@ -28,6 +28,9 @@ pub enum Input {
     Ids(Block),
     /// Shards that this partition may have admitted and not yet sent, out of the server's cap.
     Permits(u32),
+    /// Dispatches that may begin in the step that follows, out of the server's rate; never said if it has none. A shell
+    /// reads [`super::Machine::server_tokens`] after each step.
+    Tokens(u32),
     /// The batch is durable.
     Committed(Seq),
     /// An app was made, or its settings changed; that is durable already.

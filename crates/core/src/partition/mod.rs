@@ -130,6 +130,7 @@ impl Machine {
                 self.ids_at = now.mono;
             }
             Input::Permits(permits) => self.permits = permits,
+            Input::Tokens(tokens) => self.fleet.lend_tokens(tokens),
             Input::Committed(seq) => self.committed(now, seq, out),
             Input::App(app) => {
                 let id = app.id;
@@ -186,6 +187,12 @@ impl Machine {
     #[must_use]
     pub fn pending(&self) -> u32 {
         self.fleet.placed()
+    }
+
+    /// What is left of the tokens that it was lent, and whether something waits for more.
+    #[must_use]
+    pub fn server_tokens(&self) -> (u32, bool) {
+        (self.fleet.server_tokens.unwrap_or(0), self.fleet.wants_token)
     }
 
     /// The lowest id of a row that is still needed: of an open run, or of what a slot waits for; `u64::MAX` if there is none.

@@ -223,6 +223,7 @@ impl Fleet {
         let (stirred, membership) = self.apps.get(&at.app).map_or((0, 0), |app| (app.stirred, app.membership));
         match at.blocked {
             None | Some(Why::Cap | Why::ServerCap | Why::Frozen | Why::Thawing) => false,
+            Some(Why::ServerRate) => self.server_tokens == Some(0),
             // Nothing but a change of workers can help.
             Some(Why::NoWorker | Why::NoWorkerForHandler | Why::NoWorkerForLabels) => at.seen == membership,
             Some(_) => at.blocked_at == stirred,

@@ -415,9 +415,7 @@ impl Machine {
         let live = self.jobs.get(ix);
         let app = live.app;
         let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
-        if !self.fleet.has_token(app, now.mono) {
-            return Err(Why::Rate);
-        }
+        self.fleet.token_for(app, now.mono)?;
         let server_left = self.permits.saturating_sub(self.fleet.placed());
         self.may_enter(app, shards, app_left, server_left).map_err(|_| Why::PendingFull)
     }

@@ -64,9 +64,7 @@ impl Machine {
             Verdict::Refuse(why) => return Err(why),
         };
         if !waits {
-            if !self.fleet.has_token(app, now.mono) {
-                return Err(Why::Rate);
-            }
+            self.fleet.token_for(app, now.mono)?;
             let app_left = self.fleet.app(app).map_or(0, |a| a.app.pending_max.saturating_sub(a.pending));
             let server_left = self.permits.saturating_sub(self.fleet.placed());
             self.may_enter(app, fresh, app_left, server_left).map_err(|_| Why::PendingFull)?;

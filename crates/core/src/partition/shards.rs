@@ -159,8 +159,10 @@ impl Machine {
         let Some(own) = run.worker_of(shard) else { return (blocked(), None) };
         let Some(ix) = self.fleet.find(own) else { return (blocked(), None) };
         let why = match self.fleet.worker(ix).state {
-            WorkerState::Online if !self.fleet.has_token(run.app, now.mono) => Why::Rate,
-            WorkerState::Online => self.fleet.worker(ix).refusal(self.fleet.credits).unwrap_or(Why::NextPass),
+            WorkerState::Online => match self.fleet.token_for(run.app, now.mono) {
+                Ok(()) => self.fleet.worker(ix).refusal(self.fleet.credits).unwrap_or(Why::NextPass),
+                Err(why) => why,
+            },
             WorkerState::Draining => Why::RefusedDraining,
             WorkerState::Unreachable => Why::Unreachable,
             // It was given to whoever takes it.

@@ -1,4 +1,4 @@
-//! Rates: the token buckets of an app, and of groups of its workers. A dispatch takes a token of each that it meets when
+//! Rates: the token buckets of an app, and of groups of its workers; beside them the tokens that the server lends. A dispatch takes a token of each that it meets when
 //! its worker is chosen, so whoever finds none waits as for a worker: held, queued, with the reason `rate`.
 //!
 //! Buckets live in memory and begin a term empty: what was started before it is not known to the millisecond, and no
@@ -133,10 +133,20 @@ impl Fleet {
         }
     }
 
-    /// Whether an app has a token for a dispatch, whichever worker takes it.
-    pub(super) fn has_token(&self, id: AppId, now: Mono) -> bool {
+    /// Whether there is a token for a dispatch of an app, whichever worker takes it.
+    pub(super) fn token_for(&self, id: AppId, now: Mono) -> Result<(), Why> {
         let valve = self.apps.get(&id).and_then(|live| live.valve.as_deref());
-        valve.is_none_or(|valve| valve.wait_ms(now) == 0)
+        match valve.is_none_or(|valve| valve.wait_ms(now) == 0) {
+            false => Err(Why::Rate),
+            true if self.server_tokens == Some(0) => Err(Why::ServerRate),
+            true => Ok(()),
+        }
+    }
+
+    /// The server lends so many tokens for the step that follows.
+    pub(super) fn lend_tokens(&mut self, tokens: u32) {
+        self.server_tokens = Some(tokens);
+        self.wants_token &= tokens == 0;
     }
 
     /// Refuses a choice of a pool whose app has no token.
@@ -150,18 +160,26 @@ impl Fleet {
 
     /// Refuses a dispatch of an app that has no token. Whoever waits is woken when there is one.
     pub(super) fn pass_app(&mut self, id: AppId, now: Mono) -> Result<(), Why> {
-        let Some(AppLive { valve: Some(valve), .. }) = self.apps.get(&id) else { return Ok(()) };
-        let wait_ms = valve.wait_ms(now);
-        if wait_ms > 0 {
-            self.rate_wakes.push((now.plus(wait_ms), id));
-            return Err(Why::Rate);
+        if let Some(AppLive { valve: Some(valve), .. }) = self.apps.get(&id) {
+            let wait_ms = valve.wait_ms(now);
+            if wait_ms > 0 {
+                self.rate_wakes.push((now.plus(wait_ms), id));
+                return Err(Why::Rate);
+            }
+            self.open_groups(id, now);
         }
-        self.open_groups(id, now);
+        if self.server_tokens == Some(0) {
+            self.wants_token = true;
+            return Err(Why::ServerRate);
+        }
         Ok(())
     }
 
     /// A dispatch to this worker takes its tokens.
     pub(super) fn take_tokens(&mut self, ix: WorkerIx, now: Mono) {
+        if let Some(tokens) = &mut self.server_tokens {
+            *tokens = tokens.checked_sub(1).expect("a dispatch has a token of the server's");
+        }
         let live = self.worker(ix);
         let id = live.registration.app;
         if self.apps.get(&id).is_none_or(|app| app.valve.is_none()) {

@@ -142,6 +142,44 @@ fn a_retry_elsewhere_takes_a_token() {
 }
 
 #[test]
+fn what_waits_for_the_servers_rate_says_so_and_goes_on_with_what_is_lent() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    let job = rig.job("job", echo(When::Manual));
+    rig.jobs("tick", 3, |_| echo(When::EveryMs(60_000)));
+    rig.step(Input::Tokens(0));
+    assert_eq!(rig.trigger(job), Answer::Refused(Why::ServerRate));
+    assert_eq!(rig.machine.server_tokens(), (0, false), "what is refused does not wait");
+    rig.pass(60_000);
+    assert_eq!((sends(&mut rig), rig.machine.server_tokens()), (0, (0, true)));
+    assert_eq!(rig.snapshot().held.iter().map(|held| held.why).collect::<Vec<_>>(), [Why::ServerRate; 3]);
+    rig.step(Input::Tokens(2));
+    rig.step(Input::Turn);
+    assert_eq!((sends(&mut rig), rig.machine.server_tokens()), (2, (0, true)));
+    rig.step(Input::Tokens(0));
+    rig.step(Input::Turn);
+    assert_eq!(sends(&mut rig), 0);
+    // Far beyond what is late enough for a misfire, which is not judged on lateness of our own making.
+    rig.pass(600_000);
+    rig.step(Input::Tokens(4));
+    rig.step(Input::Turn);
+    assert_eq!((sends(&mut rig), rig.machine.server_tokens()), (4, (0, true)));
+    assert!(rig.runs().iter().all(|run| run.why != Some(Why::Misfire)), "{:?}", rig.runs());
+}
+
+#[test]
+fn an_app_without_a_token_of_its_own_takes_none_of_the_servers() {
+    let mut rig = Rig::new();
+    rig.worker(1);
+    set(&mut rig, Rates { app: Some(limit(1, 10_000, 1)), ..Rates::default() });
+    let job = rig.job("job", echo(When::Manual));
+    rig.step(Input::Tokens(3));
+    assert!(matches!(rig.trigger(job), Answer::Triggered(_)));
+    assert_eq!(rig.trigger(job), Answer::Refused(Why::Rate), "the nearer reason is said");
+    assert_eq!(rig.machine.server_tokens(), (2, false));
+}
+
+#[test]
 fn a_rate_that_is_taken_away_lets_everything_go_on() {
     let mut rig = Rig::new();
     rig.worker(1);

@@ -11,8 +11,8 @@ pub(crate) enum Kind {
     Size,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A whole number.
-    Number,
+    /// A whole number up to this.
+    Number(u32),
     /// A number from 0 to 1.
     Share,
     /// Texts; in the environment with commas between them.
@@ -36,7 +36,7 @@ const fn key(path: &'static str, kind: Kind, default: &'static str, about: &'sta
 }
 
 /// All of them, in the order in which they are shown. The fields of `RawConfig` are the same; a test says so.
-pub(crate) const KEYS: [Key; 21] = [
+pub(crate) const KEYS: [Key; 23] = [
     key("server.listen", Kind::Text, "127.0.0.1:7654", "address and port of API, page and workers' calls"),
     key("server.data", Kind::Text, "rota-data", "folder of the database and the logs"),
     key("server.admin_token_file", Kind::Text, "", "file of the admin token; made if it does not exist"),
@@ -44,7 +44,7 @@ pub(crate) const KEYS: [Key; 21] = [
     key("server.timezone", Kind::Text, "UTC", "zone of jobs that name none: an IANA name or a fixed offset"),
     key("server.log", Kind::Text, "info", "what the server logs, as in `info,rota_engine=debug`"),
     key("server.log_format", Kind::Word(&["pretty", "json"]), "pretty", "how it logs: for people, or an object a line"),
-    key("store.partitions", Kind::Number, "64", "partitions of a new store; fixed when it is made"),
+    key("store.partitions", Kind::Number(65_535), "64", "partitions of a new store; fixed when it is made"),
     key("timing.beat", Kind::Duration, "5s", "how often a worker is asked to beat"),
     key("timing.dead", Kind::Duration, "15s", "silence after which a worker is lost"),
     key("timing.send", Kind::Duration, "10s", "from commit to the first byte of a send, and from there to its answer"),
@@ -53,6 +53,13 @@ pub(crate) const KEYS: [Key; 21] = [
     key("timing.kill_grace", Kind::Duration, "10s", "from a cancel until its attempt counts as not cooperating"),
     key("timing.release_after", Kind::Duration, "10m", "from an attempt's end until its place is given away unproven"),
     key("outbound.allow", Kind::List, "", "hosts that URL jobs may call, as in `partner.example` or `10.0.0.7:8080`"),
+    key(
+        "limits.rate",
+        Kind::Text,
+        "",
+        "how fast dispatches of all apps together may begin, as in `500/s`; as fast as they can without one",
+    ),
+    key("limits.burst", Kind::Number(1_000_000), "0", "how many may begin at once; 0: what `rate` brings in a second"),
     key("ledger.retention", Kind::Duration, "7d", "how long ended runs are kept"),
     key("logs.retention", Kind::Duration, "7d", "how long the logs of attempts are kept"),
     key("logs.size", Kind::Size, "10GiB", "how much the logs of attempts may take"),
@@ -80,7 +87,7 @@ impl Key {
     pub(crate) fn value(&self, text: &str) -> Result<toml::Value, String> {
         match self.kind {
             Kind::Text | Kind::Duration | Kind::Size | Kind::Word(_) => Ok(toml::Value::String(text.to_owned())),
-            Kind::Number => match text.trim().parse() {
+            Kind::Number(_) => match text.trim().parse() {
                 Ok(number) => Ok(toml::Value::Integer(number)),
                 Err(_) => Err(format!("`{text}` is no whole number")),
             },

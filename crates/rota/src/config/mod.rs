@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rota_core::limits::Timing;
+use rota_core::rate::{Limit, Rate};
 use serde::Deserialize;
 
 pub(crate) use layer::Layers;
@@ -38,6 +39,7 @@ struct RawConfig {
     store: RawStore,
     timing: RawTiming,
     outbound: RawOutbound,
+    limits: RawLimits,
     ledger: RawLedger,
     logs: RawLogs,
     telemetry: RawTelemetry,
@@ -91,6 +93,13 @@ struct RawOutbound {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct RawLimits {
+    rate: String,
+    burst: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RawLedger {
     retention: String,
 }
@@ -118,6 +127,8 @@ pub(crate) struct Config {
     pub(crate) timing: Timing,
     /// Hosts that URL jobs may call.
     pub(crate) outbound_allow: Vec<String>,
+    /// How fast dispatches of all apps together may begin, if that is limited.
+    pub(crate) rate: Option<Limit>,
     /// How long ended runs are kept.
     pub(crate) ledger_retention: Duration,
     pub(crate) logs: Logs,
@@ -188,6 +199,7 @@ impl Config {
             partitions: raw.store.partitions,
             timing,
             outbound_allow: raw.outbound.allow,
+            rate: limit(&raw.limits).map_err(|(path, message)| refuse(layers, path, message))?,
             ledger_retention: Duration::from_millis(duration("ledger.retention", &raw.ledger.retention)?),
             logs: Logs {
                 retention: Duration::from_millis(duration("logs.retention", &raw.logs.retention)?),
@@ -241,6 +253,21 @@ fn per_million(share: f64) -> Option<u32> {
     })
 }
 
+/// The rate of the server as it is written; else the key that is wrong, and how.
+fn limit(raw: &RawLimits) -> Result<Option<Limit>, (&'static str, String)> {
+    let burst = (raw.burst > 0).then_some(raw.burst);
+    if raw.rate.is_empty() {
+        return match burst {
+            Some(_) => Err(("limits.burst", "there is no limits.rate for it".to_owned())),
+            None => Ok(None),
+        };
+    }
+    let invalid = || ("limits.rate", format!("`{}` is no rate, expected one like 500/s, 10/m, 3/h or 1/10s", raw.rate));
+    let limit = Limit { rate: Rate::parse(&raw.rate).ok_or_else(invalid)?, burst };
+    limit.check().map_err(|invalid| ("limits.burst", invalid.message))?;
+    Ok(Some(limit))
+}
+
 /// A zone as it is written; what is wrong with it otherwise, and what was meant.
 fn zone(text: String) -> Result<String, String> {
     match rota_cron::Zone::parse(&text) {
@@ -264,8 +291,9 @@ fn mistyped(layers: &Layers, error: &toml::de::Error) -> Error {
                 let fits = value.as_str().is_some_and(|word| words.contains(&word));
                 (fits, format!("one of `{}`", words.join("`, `")))
             }
-            key::Kind::Number => {
-                (value.as_integer().is_some_and(|n| u16::try_from(n).is_ok()), "a number up to 65535".to_owned())
+            key::Kind::Number(max) => {
+                let fits = value.as_integer().is_some_and(|n| u32::try_from(n).is_ok_and(|n| n <= max));
+                (fits, format!("a number up to {max}"))
             }
             key::Kind::Share => (value.is_float() || value.is_integer(), "a number from 0 to 1".to_owned()),
             key::Kind::List => {
@@ -300,7 +328,7 @@ mod tests {
         let config = Config::new(&Layers::new()).unwrap();
         assert_eq!(config.timing, Timing::NATIVE);
         assert_eq!(config.server.listen.to_string(), "127.0.0.1:7654");
-        assert_eq!(config.server.admin_token_file, None);
+        assert_eq!((config.server.admin_token_file, config.rate), (None, None));
         assert_eq!(config.logs.bytes_max, 10 << 30);
         assert_eq!(config.telemetry, Telemetry { otlp: None, per_million: 10_000 });
         assert_eq!(read("[telemetry]\nsample = 1").unwrap().telemetry.per_million, 1_000_000);
@@ -346,6 +374,16 @@ mod tests {
             "rota.toml: store.partitions: expected a number up to 65535, found `-1`",
         );
         check_refused(
+            "[limits]\nrate = \"fast\"",
+            "rota.toml: limits.rate: `fast` is no rate, expected one like 500/s, 10/m, 3/h or 1/10s",
+        );
+        check_refused("[limits]\nburst = 5", "rota.toml: limits.burst: there is no limits.rate for it");
+        check_refused(
+            "[limits]\nrate = \"5/s\"\nburst = 1000001",
+            "rota.toml: limits.burst: 1000001 is outside 1 to 1000000",
+        );
+        check_refused("[limits]\nburst = -1", "rota.toml: limits.burst: expected a number up to 1000000, found `-1`");
+        check_refused(
             "[server]\nlisten = \"here\"",
             "rota.toml: server.listen: `here` is no address with a port, expected one like 127.0.0.1:7654",
         );
@@ -368,10 +406,11 @@ mod tests {
     fn a_whole_file_is_read() {
         let config = read(
             "[server]\nlisten = \"0.0.0.0:80\"\nadmin_token_file = \"t\"\n[outbound]\nallow = [\"a\", \"b:80\"]\n\
-             [ledger]\nretention = \"2d\"\n[logs]\nsize = \"64MiB\"\n[timing]\ndead = \"1m\"\n",
+             [ledger]\nretention = \"2d\"\n[logs]\nsize = \"64MiB\"\n[limits]\nrate = \"30/m\"\nburst = 7\n[timing]\ndead = \"1m\"\n",
         )
         .unwrap();
         assert_eq!(config.server.admin_token_file, Some(PathBuf::from("t")));
+        assert_eq!(config.rate.map(|limit| (limit.rate.to_string(), limit.burst())), Some(("30/m".to_owned(), 7)));
         assert_eq!(config.outbound_allow, ["a", "b:80"]);
         assert_eq!(config.ledger_retention, Duration::from_secs(172_800));
         assert_eq!((config.timing.dead_ms, config.logs.bytes_max), (60_000, 64 << 20));

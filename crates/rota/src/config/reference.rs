@@ -38,7 +38,7 @@ fn takes(key: &Key) -> String {
         Kind::Duration => "duration: ms, s, m, h, d, as in 1h30m".to_owned(),
         Kind::Size => "size: B, KiB, MiB, GiB, kB, MB, GB, as in 10GiB".to_owned(),
         Kind::Word(words) => format!("one of {}", words.join(", ")),
-        Kind::Number => "whole number".to_owned(),
+        Kind::Number(max) => format!("whole number up to {max}"),
         Kind::Share => "number from 0 to 1".to_owned(),
         Kind::List => "list of texts; in the environment with commas between them".to_owned(),
     };

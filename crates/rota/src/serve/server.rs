@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use rota_api::{Parts, Settings, State};
 use rota_core::limits::Timing;
 use rota_core::partition;
+use rota_core::rate::Limit;
 use rota_core::trace::Sampler;
 use rota_engine::Engine;
 use rota_engine::clock::Clock;
@@ -50,6 +51,7 @@ pub(crate) struct Plan {
     pub(crate) admin_token_file: Option<PathBuf>,
     pub(crate) timing: Timing,
     pub(crate) policy: Arc<Policy>,
+    pub(crate) rate: Option<Limit>,
     pub(crate) ledger_retention: Duration,
     pub(crate) logs: config::Logs,
     pub(crate) telemetry: config::Telemetry,
@@ -70,6 +72,7 @@ impl Plan {
             admin_token_file: config.server.admin_token_file.clone(),
             timing: config.timing,
             policy: Arc::new(policy),
+            rate: config.rate,
             ledger_retention: config.ledger_retention,
             logs: config.logs.clone(),
             telemetry: config.telemetry.clone(),
@@ -197,6 +200,8 @@ fn load(plan: Plan) -> Result<Loaded, Failure> {
             beat_ms: plan.timing.beat_ms,
             dead_ms: plan.timing.dead_ms,
             partitions: plan.partitions,
+            pending_max: partition::Config::NATIVE.pending_max,
+            rate: plan.rate,
             timezone: plan.timezone.clone(),
             is_dev: plan.is_dev,
             version: env!("CARGO_PKG_VERSION"),
@@ -216,6 +221,7 @@ fn start_engine(
     let config = rota_engine::Config {
         machine: partition::Config { timing: plan.timing, ..partition::Config::NATIVE },
         retention_ms: u64::try_from(plan.ledger_retention.as_millis()).unwrap_or(u64::MAX),
+        rate: plan.rate,
     };
     let mut failed = None;
     let engine = Engine::start(config, store, reads, clock, |outcomes| {

@@ -20,6 +20,18 @@ pub struct Server {
     pub store: String,
     /// Partitions of the store.
     pub partitions: u32,
+    /// Shards of all apps that may have a worker and not be sent yet.
+    #[serde(default)]
+    pub pending_max: u32,
+    /// How fast dispatches of all apps together may begin, as in `50/s`; absent: as fast as they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// How many may begin at once, if that is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// How many may begin now, if that is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u32>,
     /// The server's wall clock.
     pub now: String,
     /// Zone of jobs that name none.

@@ -1,3 +1,6 @@
+-- What asks for runs beside schedules, people and programs: ranges of the past, the ends of other runs; and within
+-- which span a run was asked for.
+
 -- Ranges of the past that were asked to run. next is the first slot without a row, if there is one. Without ended_at it
 -- has not ended; with a why it was cancelled, else every slot has its run.
 CREATE TABLE backfill (
@@ -30,3 +33,10 @@ CREATE TABLE backfill_run (
     backfill INTEGER NOT NULL
 );
 CREATE INDEX backfill_run_by_backfill ON backfill_run (backfill, run);
+
+
+-- Within which span a run was asked for, as a header `traceparent` has it. Most runs have none.
+CREATE TABLE trace (
+    run    INTEGER PRIMARY KEY,
+    parent TEXT NOT NULL
+);
