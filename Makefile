@@ -75,3 +75,9 @@ openapi: ## write docs/openapi.json anew, after a change of the API
 schemathesis: ## hold a real server to its OpenAPI document
 	cd $(ROOT) && $(CARGO) build --locked --quiet --package rota
 	cd $(ROOT) && python3 tests/schemathesis/check.py target/debug/rota target
+
+# Hands mails to a real SMTP server in every way in which alerts can, and in those in which they must not.
+.PHONY: smtp
+smtp: ## try the mails of alerts on a real mail server
+	cd $(ROOT) && $(CARGO) build --locked --quiet --package rota-net --example mail
+	cd $(ROOT) && python3 tests/smtp/check.py target/debug/examples/mail target

@@ -3,6 +3,7 @@
 //! Forms and signatures are those of the makers' documentation of custom robots: DingTalk, WeCom, Feishu; and of incoming
 //! webhooks of Slack.
 
+use hmac::{Hmac, KeyInit, Mac};
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 use rota_core::alert::text::{Names, Text, write};
@@ -13,7 +14,7 @@ use rota_net::mail::{Mail, Server};
 use rota_net::message::{Answered, Messenger};
 use rota_port::secrets::Vault;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 /// What robots take at most, in bytes, with room for what we add.
 const WECOM_BYTES_MAX: usize = 2_000;
@@ -169,16 +170,9 @@ fn judge(channel: &Channel, answer: &Answered) -> Result<(), String> {
 
 /// HMAC with SHA-256 (RFC 2104).
 fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
-    const BLOCK: usize = 64;
-    let mut block = [0_u8; BLOCK];
-    if key.len() > BLOCK {
-        block[..32].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
-    }
-    let pad = |with: u8| block.map(|byte| byte ^ with);
-    let inner = Sha256::new().chain_update(pad(0x36)).chain_update(message).finalize();
-    Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize().into()
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key may have any length");
+    mac.update(message);
+    mac.finalize().into_bytes().into()
 }
 
 #[cfg(test)]
