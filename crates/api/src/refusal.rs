@@ -17,11 +17,13 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
     pub(crate) field: Option<String>,
     pub(crate) hint: Option<String>,
+    /// Seconds after which to ask again, if they are known.
+    pub(crate) retry_after_s: Option<u64>,
 }
 
 impl Refusal {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into(), field: None, hint: None }
+        Refusal { code, message: message.into(), field: None, hint: None, retry_after_s: None }
     }
 
     pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Refusal {
@@ -35,6 +37,12 @@ impl Refusal {
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Refusal {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Asking again before so many milliseconds have passed is of no use.
+    pub(crate) fn retry_after_ms(mut self, ms: Option<u64>) -> Refusal {
+        self.retry_after_s = ms.map(|ms| ms.div_ceil(1_000).max(1));
         self
     }
 
@@ -121,7 +129,7 @@ fn quoted(hint: String) -> String {
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
-        let Refusal { code, message, field, hint } = refusal;
+        let Refusal { code, message, field, hint, retry_after_s: _ } = refusal;
         Error { code: code.word().to_owned(), message, field, hint }
     }
 }
@@ -130,10 +138,11 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = self.code.status();
         let may_come_back = status.as_u16() == 429 || status.as_u16() == 503;
+        let retry_after_s = self.retry_after_s.unwrap_or(1);
         let body = Error::from(self);
         let mut response = (status, axum::Json(body)).into_response();
         if may_come_back {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_s));
         }
         if status.as_u16() == 401 {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -9,6 +9,7 @@ use rota_core::id::{AppId, WorkerId};
 use rota_core::partition::{Answer, Input, ReplyTo};
 use rota_core::rate::Limit;
 use rota_core::time::UnixMs;
+use rota_core::why::Why;
 use rota_core::worker::App;
 use rota_port::backup::Backup;
 use rota_port::history::History;
@@ -261,10 +262,26 @@ impl State {
         make: impl FnOnce(ReplyTo) -> Input + Send + 'static,
     ) -> Result<Answer, Refusal> {
         let Some(partition) = self.intake.partition(app) else {
-            return Err(Refusal::from(rota_core::why::Why::NotOwner));
+            return Err(Refusal::from(Why::NotOwner));
         };
         let answer = self.intake.ask(partition, Box::new(make)).await?;
-        if let Answer::Refused(why) = answer { Err(Refusal::from(why)) } else { Ok(answer) }
+        if let Answer::Refused(why) = answer {
+            return Err(Refusal::from(why).retry_after_ms(self.wait_ms(app, why)));
+        }
+        Ok(answer)
+    }
+
+    /// How long it takes at least until what is refused for this reason can be had, if that is known.
+    fn wait_ms(&self, app: AppId, why: Why) -> Option<u64> {
+        if why == Why::ServerRate {
+            return self.intake.health().token_ms;
+        }
+        if why != Why::Rate {
+            return None;
+        }
+        let snapshots = self.intake.snapshots();
+        let valve = snapshots.iter().flat_map(|snapshot| &snapshot.valves).find(|valve| valve.app == app);
+        valve.map(|valve| valve.token_ms)
     }
 
     /// Remembers an app, and in which namespace its jobs are.

@@ -95,11 +95,13 @@ impl Intake for Handle {
 
     fn health(&self) -> Health {
         let oldest_waiting = self.shared.inbox.look(|arrivals| arrivals.since);
+        let (bucket, now) = (self.shared.gauges.bucket(), self.shared.clock.mono());
         let (commits, commit_us) = self.shared.gauges.commits();
         Health {
             stalled_ms: self.shared.gauges.stalled_ms(oldest_waiting, self.shared.clock.mono()),
             store: self.shared.gauges.store(),
-            tokens: self.shared.gauges.bucket().map(|bucket| bucket.tokens(self.shared.clock.mono())),
+            tokens: bucket.map(|bucket| bucket.tokens(now)),
+            token_ms: bucket.map(|bucket| bucket.wait_ms(now)),
             commits,
             commit_us,
         }

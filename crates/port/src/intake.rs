@@ -56,6 +56,8 @@ pub struct Health {
     pub store: Option<Arc<str>>,
     /// Tokens of the server's rate, if it has one.
     pub tokens: Option<u32>,
+    /// Milliseconds until it has one.
+    pub token_ms: Option<u64>,
     /// Commits so far, by upper bound of duration: see [`COMMIT_BOUNDS_MS`].
     pub commits: [u64; COMMIT_BOUNDS_MS.len() + 1],
     /// Their total duration in microseconds.

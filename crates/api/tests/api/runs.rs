@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{ETL, World, job, refusal};
+use crate::world::{ADMIN, ETL, World, job, refusal};
 
 async fn world_with_worker() -> (World, String) {
     let world = World::new();
@@ -290,6 +290,7 @@ async fn logs_are_read_by_window() {
     }
 }
 
+/// Field case B109: up to the limit everything arrives whole.
 #[tokio::test]
 async fn every_parameter_of_a_mebibyte_can_be_sent() {
     let (world, _) = world_with_worker().await;
@@ -308,5 +309,22 @@ async fn a_path_that_is_no_text_is_refused_with_a_code() {
         let (status, code, _, hint) = world.refused("GET", &format!("/api/v1/{path}"), json!({})).await;
         assert_eq!((status, code.as_str()), (400, "malformed"), "{path}");
         assert!(hint.contains("UTF-8"), "{hint}");
+    }
+}
+
+/// Known from the bucket: a token in 40 s, of which some have passed.
+#[tokio::test]
+async fn a_refusal_for_the_rate_says_when_to_ask_again() {
+    let (world, _) = world_with_worker().await;
+    let overlap = json!({"policy": "allow", "max": 5});
+    let mut spec = world.get("/api/v1/jobs/copy").await["spec"].clone();
+    spec["overlap"] = overlap;
+    world.admin("PUT", "/api/v1/jobs/copy", spec).await;
+    world.admin("PUT", "/api/v1/apps/etl", json!({"rate": "1/40s", "burst": 1})).await;
+    world.admin("POST", "/api/v1/jobs/copy/trigger", json!({})).await;
+    for (passed_ms, expected) in [(0, "40"), (500, "40"), (30_000, "10")] {
+        world.pass_ms(passed_ms);
+        let (status, headers, _) = world.call_with("POST", "/api/v1/jobs/copy/trigger", ADMIN, &[], "{}").await;
+        assert_eq!((status, headers["retry-after"].to_str().unwrap()), (429, expected));
     }
 }

@@ -266,7 +266,14 @@ impl World {
             live: Mutex::new(Live { machine, sent: Vec::new(), snapshot: None, overloaded: false }),
             clock: clock.clone(),
             skew: skew.clone(),
-            health: Mutex::new(Health { stalled_ms: 0, store: None, tokens: None, commits: [0; 11], commit_us: 0 }),
+            health: Mutex::new(Health {
+                stalled_ms: 0,
+                store: None,
+                tokens: None,
+                token_ms: None,
+                commits: [0; 11],
+                commit_us: 0,
+            }),
             tap: Arc::default(),
         });
         board.run(Input::Turn);

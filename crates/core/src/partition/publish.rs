@@ -131,7 +131,8 @@ impl Machine {
         let limited = self.fleet.apps().filter(|live| live.pending > 0 || live.valve.is_some());
         let state = |live: &fleet::AppLive| {
             let (tokens, groups) = live.valve.as_ref().map_or((None, Vec::new()), |valve| valve.tokens(now.mono));
-            ValveState { app: live.app.id, pending: live.pending, tokens, groups }
+            let token_ms = live.valve.as_ref().map_or(0, |valve| valve.wait_ms(now.mono));
+            ValveState { app: live.app.id, pending: live.pending, tokens, token_ms, groups }
         };
         limited.map(state).collect()
     }

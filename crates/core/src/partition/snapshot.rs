@@ -71,6 +71,8 @@ pub struct ValveState {
     pub pending: u32,
     /// Tokens of the app's rate, if it has one.
     pub tokens: Option<u32>,
+    /// Milliseconds until there is one; 0 if there is one, or no rate.
+    pub token_ms: u64,
     /// Tokens of its groups of workers, by their selector.
     pub groups: Vec<(String, u32)>,
 }

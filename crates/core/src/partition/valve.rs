@@ -54,7 +54,7 @@ impl Valve {
     }
 
     /// Milliseconds until the bucket of the whole app has a token; 0 if it has one.
-    fn wait_ms(&self, now: Mono) -> u64 {
+    pub(super) fn wait_ms(&self, now: Mono) -> u64 {
         self.whole.map_or(0, |bucket| bucket.wait_ms(now))
     }
 
