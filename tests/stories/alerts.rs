@@ -160,11 +160,16 @@ fn a_failure_is_told_once_and_so_is_its_end() {
         "alarm_unknown",
     );
 
+    let metrics = || server.api.call("GET", "/metrics", b"").unwrap().text;
+    wait_for("an open alarm", metrics, |text| text.lines().any(|line| line == "rota_alarms_open 1"));
     partner.status.store(200, Ordering::SeqCst);
     assert_eq!(ended(&server, "ping"), "success");
     // The second failure came within four hours of the first message.
     assert_eq!(channel.wait(2), ["opened failed ping", "resolved failed ping"]);
     assert_eq!(channel.bodies()[1]["count"], 1);
+    let sent = r#"rota_alert_messages_total{channel="webhook",result="sent"} 2"#;
+    let expected = [sent, "rota_alarms_open 0", "rota_alert_suppressed_total 0", "rota_alert_messages_waiting 0"];
+    wait_for("metrics", metrics, |text| expected.iter().all(|line| text.lines().any(|other| other == *line)));
     let listed = server.api.get("/api/v1/alerts/oncall");
     assert_eq!((&listed["used_by"], &listed["open"], &listed["waiting"]), (&json!(["ping"]), &json!(0), &json!(0)));
 }
@@ -181,6 +186,8 @@ fn a_message_outlives_the_server_until_its_channel_takes_it() {
         wait_for("a refusal", || server.api.get("/api/v1/alerts/oncall"), |alert| alert["last_error"].is_string());
     assert_eq!((&waits["waiting"], &waits["open"]), (&json!(1), &json!(1)));
     assert!(waits["last_error"].as_str().unwrap().contains("status 503"), "{waits}");
+    let metrics = server.api.call("GET", "/metrics", b"").unwrap().text;
+    assert!(metrics.contains(r#"rota_alert_messages_total{channel="webhook",result="failed"} "#), "{metrics}");
     server.kill();
     channel.status.store(200, Ordering::SeqCst);
     server.begin();
@@ -363,6 +370,7 @@ fn what_is_late_is_told_before_it_starts_and_resolved_when_it_is_on_time() {
     assert_eq!(channel.told().len(), 4);
 }
 
+/// Field case B142: no path and no inner address is a channel.
 #[test]
 fn addresses_that_must_not_be_called_and_rules_that_mean_nothing_are_refused() {
     let folder = Folder::new();

@@ -82,7 +82,7 @@ pub use alert_spec::canonical_alert;
 pub use auth::{hash, mint};
 pub use canonical::{Canonical, canonical};
 pub use code::Code;
-pub use herald::Herald;
+pub use herald::{AlertCounts, Herald};
 pub use openapi::openapi;
 pub use router::router;
 pub use serve::{serve, serve_up_to};

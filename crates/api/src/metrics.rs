@@ -77,6 +77,7 @@ fn collect(state: &State) -> String {
     standing(&mut text, &snapshots);
     backfills(&mut text, &snapshots);
     frozen(&mut text, state, &snapshots);
+    alerts(&mut text, state);
     workers(&mut text, state, &snapshots);
     text.family("rota_commit_seconds", "histogram", "Duration of group commits.");
     text.histogram("rota_commit_seconds", &COMMIT_BOUNDS_MS, &health.commits, health.commit_us);
@@ -212,6 +213,22 @@ fn backfills(text: &mut Text, snapshots: &[Arc<Snapshot>]) {
     for (why, count) in counts {
         text.sample("rota_backfills", &[("why", why)], count);
     }
+}
+
+fn alerts(text: &mut Text, state: &State) {
+    let counts = state.herald.counts();
+    text.family("rota_alert_messages_total", "counter", "Messages of alerts by what became of a try, and by channel.");
+    for (result, of) in [("sent", &counts.sent), ("failed", &counts.failed), ("given_up", &counts.given_up)] {
+        for (channel, count) in of {
+            text.sample("rota_alert_messages_total", &[("channel", channel), ("result", result)], count);
+        }
+    }
+    text.family("rota_alert_suppressed_total", "counter", "Occurrences that got no message of their own.");
+    text.sample("rota_alert_suppressed_total", &[], counts.suppressed);
+    text.family("rota_alert_messages_waiting", "gauge", "Messages that no channel has taken yet.");
+    text.sample("rota_alert_messages_waiting", &[], counts.waiting);
+    text.family("rota_alarms_open", "gauge", "Alarms that are open.");
+    text.sample("rota_alarms_open", &[], counts.open);
 }
 
 fn frozen(text: &mut Text, state: &State, snapshots: &[Arc<Snapshot>]) {

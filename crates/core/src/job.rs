@@ -246,6 +246,8 @@ pub struct Job {
     pub policy: Arc<Policy>,
     /// Its body.
     pub body: Arc<Body>,
+    /// Whether it names alerts.
+    pub has_alerts: bool,
 }
 
 impl Spec {
@@ -343,6 +345,7 @@ impl Spec {
                 after: upstream::compile(name, &self.schedule, &self.after)?,
             }),
             body: Arc::new(Body { name: name.to_owned(), zone, target: self.target.clone(), templates }),
+            has_alerts: !self.alerts.is_empty(),
         })
     }
 }

@@ -20,8 +20,6 @@ pub enum Verdict {
 pub struct Live {
     /// Slots and shards that wait: the slot, why, and since when.
     pub waiting: Vec<(UnixMs, Why, UnixMs)>,
-    /// Whether `waiting` is all that waits.
-    pub is_whole: bool,
     /// Open runs: the run, its slot if it has one of its schedule, and since when it is there.
     pub open: Vec<(RunId, Option<UnixMs>, UnixMs)>,
     /// From when on the time without a success counts; none while the job does not fire.
@@ -83,8 +81,7 @@ pub fn live(rule: &Rule, live: &Live, now: UnixMs) -> Vec<Verdict> {
                 };
                 verdicts.push(Verdict::Raise(Event::NoWorker, facts));
             }
-            None if live.is_whole => verdicts.push(Verdict::Clear(Event::NoWorker)),
-            None => {}
+            None => verdicts.push(Verdict::Clear(Event::NoWorker)),
         }
     }
     for (slot, why, _) in &live.waiting {
@@ -251,7 +248,7 @@ mod tests {
     fn what_is_live_is_judged() {
         let now = UnixMs(10_000_000);
         let check = |change: &dyn Fn(&mut Live), expected: &str| {
-            let mut live = Live { is_whole: true, success_since: Some(now.plus_ms(-1_000)), ..Live::default() };
+            let mut live = Live { success_since: Some(now.plus_ms(-1_000)), ..Live::default() };
             change(&mut live);
             assert_eq!(words(&super::live(&rule(), &live, now)), expected);
         };
@@ -260,7 +257,6 @@ mod tests {
         check(&|live| live.waiting.push(waits(Why::NoWorker, 4_000)), "-no_worker -running -no_success");
         check(&|live| live.waiting.push(waits(Why::NoWorker, 30_000)), "+no_worker +late -running -no_success");
         check(&|live| live.waiting.push(waits(Why::Frozen, 30_000)), "-no_worker -running -no_success");
-        check(&|live| live.is_whole = false, "-running -no_success");
         let open = |ms: i64, late: i64| (RunId(1), Some(now.plus_ms(-ms - late)), now.plus_ms(-ms));
         check(&|live| live.open.push(open(60_000, 0)), "-no_worker -running -no_success");
         check(&|live| live.open.push(open(60_001, 5_001)), "-no_worker +late +running -no_success");

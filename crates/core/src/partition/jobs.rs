@@ -41,6 +41,8 @@ pub(super) struct Live {
     pub(super) places: Option<Box<Places>>,
     /// Somebody wants to hear when a run of it has ended, or slots of it were covered.
     pub(super) is_watched: bool,
+    /// It names alerts, so whatever of it waits is published.
+    pub(super) has_alerts: bool,
     /// The exception that is durable, or is in the open batch or on its way.
     pub(super) stored: Option<Exception>,
 }
@@ -107,6 +109,8 @@ pub(super) struct Jobs {
     schedules: BTreeMap<Schedule, u32>,
     calendars: BTreeMap<Calendar, u32>,
     pub(super) counts: [u64; 3],
+    /// Jobs that name alerts.
+    pub(super) alerting: u64,
 }
 
 impl Jobs {
@@ -138,6 +142,7 @@ impl Jobs {
         if let Some(ix) = self.find(job.id) {
             self.rest(ix);
             self.unshare(ix);
+            self.alerting -= u64::from(self.get(ix).has_alerts);
             self.set_state(ix, job.state);
             let live = self.get_mut(ix);
             live.version = job.version;
@@ -146,6 +151,8 @@ impl Jobs {
             live.schedule = schedule;
             live.policy = policy;
             live.body = job.body;
+            live.has_alerts = job.has_alerts;
+            self.alerting += u64::from(job.has_alerts);
             return ix;
         }
         let live = Live {
@@ -163,8 +170,10 @@ impl Jobs {
             scheduled_open: 0,
             places: None,
             is_watched: false,
+            has_alerts: job.has_alerts,
             stored: None,
         };
+        self.alerting += u64::from(job.has_alerts);
         if let Some(count) = count_of(live.state) {
             self.counts[count] += 1;
         }
@@ -214,6 +223,7 @@ impl Jobs {
         self.verdicts.remove(&ix);
         self.paced.remove(&ix);
         self.upstreams.remove(&ix);
+        self.alerting -= u64::from(self.get(ix).has_alerts);
         let id = self.get(ix).id;
         if let Some(count) = count_of(self.get(ix).state) {
             self.counts[count] -= 1;

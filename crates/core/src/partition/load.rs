@@ -117,6 +117,7 @@ impl Machine {
                 schedule: None,
                 policy,
                 body,
+                has_alerts: !definition.spec.alerts.is_empty(),
             },
         );
         let live = self.jobs.get_mut(ix);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::effect::Effect;
-use super::jobs::Place;
+use super::jobs::{JobIx, Place};
 use super::runs::Phase;
 use super::snapshot::{
     DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, ValveState, Waiting, Worker,
@@ -12,7 +12,7 @@ use super::snapshot::{
 use super::{Machine, fleet};
 use crate::batch::RunState;
 use crate::id::{AppId, JobId};
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, UnixMs};
 use crate::why::Why;
 
 const NEXT_MAX: usize = 20;
@@ -72,7 +72,7 @@ impl Machine {
     #[must_use]
     pub fn snapshot(&self, now: Now) -> Snapshot {
         let mut held_counts: BTreeMap<(AppId, Why), u64> = BTreeMap::new();
-        let mut held = Vec::new();
+        let (mut held, mut held_alerting) = (Vec::new(), Vec::new());
         for (pool, all) in self.jobs.held() {
             // What waits for a pool waits for what its last choice lacked. There is nearly always a last
             // choice, so what it says is counted and not looked for one by one.
@@ -87,28 +87,39 @@ impl Machine {
                 if pool.blocked.is_none() {
                     *held_counts.entry((pool.app, why)).or_default() += 1;
                 }
+                let shown = Held { job: live.id, slot, why: pool.blocked.unwrap_or(why), since };
                 if held.len() < LISTED_MAX {
-                    held.push(Held { job: live.id, slot, why: pool.blocked.unwrap_or(why), since });
+                    held.push(shown);
+                } else if live.has_alerts {
+                    held_alerting.push(shown);
                 }
+            }
+            if pool.blocked.is_some() {
+                held_alerting.extend(self.alerting(all.iter().skip(listed), pool.blocked));
             }
         }
         for (key, all) in self.jobs.timed() {
             held_counts.insert(key, all.len() as u64);
-            for (_, _, ix) in all.iter().take(LISTED_MAX.saturating_sub(held.len())) {
+            let listed = LISTED_MAX.saturating_sub(held.len());
+            for (_, _, ix) in all.iter().take(listed) {
                 let live = self.jobs.get(*ix);
                 let Place::Held { slot, why, since } = live.place else { continue };
                 held.push(Held { job: live.id, slot, why, since });
             }
+            held_alerting.extend(self.alerting(all.iter().skip(listed), None));
         }
+        let (waiting, waiting_alerting) = self.waiting(now);
         Snapshot {
             partition: self.partition,
             at: now.wall,
             jobs: self.jobs.counts,
             workers: self.fleet.workers().map(|(_, live)| worker(live, now)).collect(),
             held,
+            held_alerting,
             held_counts: held_counts.into_iter().map(|((app, why), count)| (app, why, count)).collect(),
             notes: self.notes_waiting(),
-            waiting: self.waiting(now),
+            waiting,
+            waiting_alerting,
             attempts: self.open_attempts(),
             attempts_open: self.runs.attempts.values().filter(|attempt| !attempt.has_ended()).count() as u64,
             in_doubt: self.runs.in_doubt,
@@ -125,6 +136,19 @@ impl Machine {
             lateness: self.stats.lateness,
             lateness_sum_ms: self.stats.lateness_sum_ms,
         }
+    }
+
+    /// The held slots of jobs that name alerts among these. While no job does, nothing is looked at.
+    fn alerting<'m>(
+        &'m self,
+        held: impl Iterator<Item = &'m (UnixMs, JobIx)> + 'm,
+        blocked: Option<Why>,
+    ) -> impl Iterator<Item = Held> + 'm {
+        let held = held.take(if self.jobs.alerting == 0 { 0 } else { usize::MAX });
+        held.map(|(_, ix)| self.jobs.get(*ix)).filter(|live| live.has_alerts).filter_map(move |live| {
+            let Place::Held { slot, why, since } = live.place else { return None };
+            Some(Held { job: live.id, slot, why: blocked.unwrap_or(why), since })
+        })
     }
 
     fn valves(&self, now: Now) -> Vec<ValveState> {
@@ -144,10 +168,11 @@ impl Machine {
         (now.wall.0.saturating_add(CLOCK_BEHIND_MS) < self.mark.0).then_some(Why::ClockBehind)
     }
 
-    fn waiting(&self, now: Now) -> Vec<Waiting> {
+    /// Shards that wait, as many as are listed; and of the others what alerts must not overlook.
+    fn waiting(&self, now: Now) -> (Vec<Waiting>, Vec<Waiting>) {
         let open = self.runs.runs.values().filter(|run| run.open_shards > 0);
         let shards = open.flat_map(|run| (0..).zip(&run.shards).map(move |(at, shard)| (run, at, shard)));
-        let waiting = shards.filter_map(|(run, shard, live)| {
+        let mut waiting = shards.filter_map(|(run, shard, live)| {
             let (why, worker, left_ms) = match live.phase {
                 Phase::Parked => (Why::Overlap, None, None),
                 Phase::Waiting => {
@@ -159,7 +184,18 @@ impl Machine {
             };
             Some(Waiting { run: run.id, job: run.job, shard, why, worker, left_ms })
         });
-        waiting.take(LISTED_MAX).collect()
+        let listed: Vec<Waiting> = waiting.by_ref().take(LISTED_MAX).collect();
+        let mut first: BTreeMap<JobId, Waiting> = BTreeMap::new();
+        if listed.len() == LISTED_MAX && self.jobs.alerting > 0 {
+            let lacks = |why| matches!(why, Why::NoWorker | Why::NoWorkerForHandler | Why::NoWorkerForLabels);
+            for waiting in waiting.filter(|waiting| lacks(waiting.why)) {
+                let live = self.jobs.find(waiting.job).map(|ix| self.jobs.get(ix));
+                if live.is_some_and(|live| live.has_alerts) {
+                    first.entry(waiting.job).or_insert(waiting);
+                }
+            }
+        }
+        (listed, first.into_values().collect())
     }
 
     fn open_attempts(&self) -> Vec<Open> {

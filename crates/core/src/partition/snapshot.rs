@@ -24,12 +24,16 @@ pub struct Snapshot {
     pub workers: Vec<Worker>,
     /// Slots that wait without a row.
     pub held: Vec<Held>,
+    /// Further such slots of jobs that name alerts, which must not be overlooked.
+    pub held_alerting: Vec<Held>,
     /// How many slots wait, by app and reason.
     pub held_counts: Vec<(AppId, Why, u64)>,
     /// Ended runs whose children wait to be fired, by app.
     pub notes: Vec<NotesWaiting>,
     /// Shards of admitted runs that wait, at most [`LISTED_MAX`].
     pub waiting: Vec<Waiting>,
+    /// Of those that are not listed, the first that lacks a worker of each job that names alerts.
+    pub waiting_alerting: Vec<Waiting>,
     /// Open attempts, oldest first, at most [`LISTED_MAX`].
     pub attempts: Vec<Open>,
     /// How many attempts are open.

@@ -13,6 +13,7 @@ mod misfire;
 mod narrow;
 mod overlap;
 mod pools;
+mod published;
 mod random;
 mod rates;
 mod requests;

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::channel::{self, Message};
+use super::counts::Counts;
 
 /// The delays between tries.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(600));
@@ -36,13 +37,15 @@ pub(super) struct Deliveries {
     secrets: Arc<Secrets>,
     clock: Clock,
     lines: BTreeMap<AlertId, Line>,
-    tasks: JoinSet<(AlertId, Result<(), String>)>,
+    tasks: JoinSet<(AlertId, &'static str, Result<(), String>)>,
     tried: Vec<(u64, Tried)>,
+    counts: Arc<Counts>,
 }
 
 impl Deliveries {
-    pub(super) fn new(messenger: Messenger, secrets: Arc<Secrets>, clock: Clock) -> Deliveries {
-        Deliveries { messenger, secrets, clock, lines: BTreeMap::new(), tasks: JoinSet::new(), tried: Vec::new() }
+    pub(super) fn new(messenger: Messenger, secrets: Arc<Secrets>, clock: Clock, counts: Arc<Counts>) -> Deliveries {
+        let (lines, tasks, tried) = (BTreeMap::new(), JoinSet::new(), Vec::new());
+        Deliveries { messenger, secrets, clock, lines, tasks, tried, counts }
     }
 
     /// What the process before left.
@@ -92,21 +95,25 @@ impl Deliveries {
             let names = Names { message: vault.redact(&names.message).into_owned(), ..names };
             let (rule, notice, id) = (&alert.rule, &stored.notice, stored.id);
             let message = Message { rule, notice, names: &names, id, now };
-            (alert.id, channel::deliver(&messenger, &vault, &message).await)
+            (alert.id, rule.channel.word(), channel::deliver(&messenger, &vault, &message).await)
         });
     }
 
     /// Waits until a delivery has ended; for ever if none is under way.
     pub(super) async fn landed(&mut self) {
         match self.tasks.join_next().await {
-            Some(Ok((alert, outcome))) => self.land(alert, outcome),
+            Some(Ok((alert, channel, outcome))) => self.land(alert, channel, outcome),
             Some(Err(error)) => tracing::error!(%error, "alert_delivery_panicked"),
             None => std::future::pending().await,
         }
     }
 
-    fn land(&mut self, alert: AlertId, outcome: Result<(), String>) {
+    fn land(&mut self, alert: AlertId, channel: &'static str, outcome: Result<(), String>) {
         let wall = self.clock.now().wall;
+        self.counts.change(|counts| {
+            let of = if outcome.is_ok() { &mut counts.sent } else { &mut counts.failed };
+            *of.entry(channel).or_default() += 1;
+        });
         let Some(line) = self.lines.get_mut(&alert) else { return };
         line.is_sending = false;
         line.not_before = None;
@@ -115,6 +122,7 @@ impl Deliveries {
             Ok(()) => Tried::Delivered,
             Err(error) if wall.since_ms(first.at) >= GIVEN_UP_MS => {
                 tracing::error!(alert = alert.0, error, "alert_given_up");
+                self.counts.change(|counts| *counts.given_up.entry(channel).or_default() += 1);
                 Tried::GivenUp { error }
             }
             Err(error) => {

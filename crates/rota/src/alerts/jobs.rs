@@ -8,7 +8,7 @@ use rota_core::alert::{AlertId, Event};
 use rota_core::batch::RunState;
 use rota_core::id::JobId;
 use rota_core::job::{Definition, JobState};
-use rota_core::partition::{LISTED_MAX, Snapshot};
+use rota_core::partition::Snapshot;
 use rota_core::time::UnixMs;
 use rota_core::why::Why;
 use rota_port::alerts::{OpenRun, StoredAlert, Watch};
@@ -89,7 +89,6 @@ impl Reader {
 /// What is live of each watched job.
 pub(super) struct Lives {
     by_job: BTreeMap<JobId, Live>,
-    is_whole: bool,
 }
 
 impl Lives {
@@ -99,14 +98,13 @@ impl Lives {
             return None;
         }
         let mut by_job: BTreeMap<JobId, Live> = BTreeMap::new();
-        let mut is_whole = true;
         for snapshot in snapshots {
-            // With as many as are listed at most there may be more.
-            is_whole &= snapshot.held.len() < LISTED_MAX && snapshot.waiting.len() < LISTED_MAX;
-            for held in snapshot.held.iter().filter(|held| is_watched(held.job)) {
+            for held in snapshot.held.iter().chain(&snapshot.held_alerting).filter(|held| is_watched(held.job)) {
                 by_job.entry(held.job).or_default().waiting.push((held.slot, held.why, held.since));
             }
-            for waiting in snapshot.waiting.iter().filter(|waiting| is_watched(waiting.job)) {
+            for waiting in
+                snapshot.waiting.iter().chain(&snapshot.waiting_alerting).filter(|waiting| is_watched(waiting.job))
+            {
                 let lacks = matches!(waiting.why, Why::NoWorker | Why::NoWorkerForHandler | Why::NoWorkerForLabels);
                 // How late it is, is told from its run.
                 if lacks && let Some(run) = watch.open_run(waiting.run) {
@@ -117,13 +115,12 @@ impl Lives {
         for OpenRun { run, job, slot, at } in watch.open_runs() {
             by_job.entry(job).or_default().open.push((run, slot, at));
         }
-        Some(Lives { by_job, is_whole })
+        Some(Lives { by_job })
     }
 
     pub(super) fn take(&mut self, job: &Watched) -> Live {
         let live = self.by_job.remove(&job.definition.id).unwrap_or_default();
-        let (is_whole, jitter_ms) = (self.is_whole, job.definition.spec.jitter_ms);
-        Live { is_whole, success_since: job.success_since, jitter_ms, ..live }
+        Live { success_since: job.success_since, jitter_ms: job.definition.spec.jitter_ms, ..live }
     }
 }
 

@@ -8,6 +8,7 @@
 //! While no job names a rule, a look costs one load twice a second.
 
 mod channel;
+mod counts;
 mod deliver;
 mod jobs;
 
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rota_api::Herald;
+use rota_api::{AlertCounts, Herald};
 use rota_core::alert::book::{Book, Limits};
 use rota_core::alert::judge::{self, Verdict};
 use rota_core::alert::{AlertId, Channel, Event, Facts, Key, Kind, Notice, fill};
@@ -33,6 +34,7 @@ use rota_port::secrets::Secrets;
 use rota_port::store::{Error, Reservation};
 use tokio::sync::{mpsc, oneshot};
 
+use self::counts::Counts;
 use self::deliver::{Deliveries, names_of};
 use self::jobs::{Lives, Reader, Rules, Watched, hears};
 
@@ -75,6 +77,7 @@ pub(crate) struct Alerts {
     messenger: Messenger,
     secrets: Arc<Secrets>,
     clock: Clock,
+    counts: Arc<Counts>,
 }
 
 impl Alerts {
@@ -82,12 +85,14 @@ impl Alerts {
     pub(crate) fn start(parts: Parts) -> std::io::Result<Alerts> {
         let (commands, waiting) = mpsc::channel(COMMANDS_MAX);
         let (messenger, secrets, clock) = (parts.messenger.clone(), Arc::clone(&parts.secrets), parts.clock);
+        let counts: Arc<Counts> = Arc::default();
+        let counted = Arc::clone(&counts);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("alerts".to_owned()).spawn(move || {
             let tasks = tokio::task::LocalSet::new();
-            runtime.block_on(tasks.run_until(Desk::new(parts).run(waiting)));
+            runtime.block_on(tasks.run_until(Desk::new(parts, counted).run(waiting)));
         })?;
-        Ok(Alerts { commands, messenger, secrets, clock })
+        Ok(Alerts { commands, messenger, secrets, clock, counts })
     }
 }
 
@@ -127,6 +132,10 @@ impl Herald for Alerts {
         })
     }
 
+    fn counts(&self) -> AlertCounts {
+        self.counts.read()
+    }
+
     fn test(&self, alert: StoredAlert) -> Waiting<Result<(), String>> {
         let (messenger, now) = (self.messenger.clone(), self.clock.now().wall);
         let vault = self.secrets.in_namespace(&alert.namespace);
@@ -153,6 +162,7 @@ struct Desk {
     jobs: BTreeMap<JobId, Watched>,
     book: Book,
     deliveries: Deliveries,
+    counts: Arc<Counts>,
     next_notice: u64,
     looks: u32,
     /// Rules, alarms and messages are read once the store answers.
@@ -163,9 +173,10 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(parts: Parts) -> Desk {
+    fn new(parts: Parts, counts: Arc<Counts>) -> Desk {
         let reader = Reader::new(Arc::clone(&parts.query), Arc::clone(&parts.history));
-        let deliveries = Deliveries::new(parts.messenger.clone(), Arc::clone(&parts.secrets), parts.clock);
+        let (messenger, secrets) = (parts.messenger.clone(), Arc::clone(&parts.secrets));
+        let deliveries = Deliveries::new(messenger, secrets, parts.clock, Arc::clone(&counts));
         Desk {
             parts,
             reader,
@@ -173,6 +184,7 @@ impl Desk {
             jobs: BTreeMap::new(),
             book: Book::default(),
             deliveries,
+            counts,
             next_notice: 1,
             looks: 0,
             is_loaded: false,
@@ -200,6 +212,9 @@ impl Desk {
             if let Err(error) = self.pass(&mut acks).await {
                 tracing::warn!(%error, "alerts_wait_for_the_store");
             }
+            let open = self.book.alarms().filter(|(_, alarm)| alarm.is_open()).count() as u64;
+            let waiting = self.deliveries.counts().values().sum::<usize>() as u64;
+            self.counts.change(|counts| (counts.open, counts.waiting) = (open, waiting));
         }
     }
 
@@ -228,6 +243,7 @@ impl Desk {
         let waiting = self.deliveries.counts();
         let has_room = |alert: AlertId| waiting.get(&alert).is_none_or(|count| *count < WAITING_MAX);
         for notice in self.book.turn(now, has_room) {
+            self.counts.change(|counts| counts.suppressed += notice.count.saturating_sub(1));
             let (id, at) = (self.next_notice, now);
             self.next_notice += 1;
             work.notices.push(StoredNotice { id, at, notice, tries: 0, next_at: at, error: None });
