@@ -4,6 +4,7 @@
 mod attempts;
 mod backfill;
 mod children;
+mod clauses;
 mod clock;
 mod edits;
 mod freeze;
