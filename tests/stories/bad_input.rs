@@ -217,6 +217,7 @@ fn a_wrong_configuration_does_not_start() {
     assert!(!folder.path().join("data").exists(), "nothing was made");
 }
 
+/// Field case B046: two processes with one name are not taken for one.
 #[test]
 fn a_living_workers_name_is_its_own() {
     let folder = Folder::new();

@@ -40,6 +40,7 @@ fn used() -> Folder {
     folder
 }
 
+/// Field case B046: who owns a store is decided by its lock, and not by a name.
 #[test]
 fn a_second_server_names_the_first() {
     let folder = Folder::new();

@@ -129,6 +129,7 @@ fn a_jump_of_ten_minutes_fires_nothing_until_the_clock_was_steady_for_half_a_min
     check(&server, &recorder, until);
 }
 
+/// Field case B057.
 #[test]
 fn a_jump_by_175_years_costs_no_memory_and_no_row_and_waits_for_an_operator() {
     let folder = Folder::new();

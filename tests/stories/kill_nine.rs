@@ -109,6 +109,7 @@ fn seed() -> u64 {
     given.unwrap_or_else(|| u64::try_from(unix_ms()).expect("it is later than 1970"))
 }
 
+/// Field cases B053 and B079: killed at any moment, every slot has a row, and no job stays blocked.
 #[test]
 fn no_slot_is_lost_and_nothing_starts_twice() {
     let seed = seed();

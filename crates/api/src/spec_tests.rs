@@ -230,6 +230,7 @@ fn a_message_reads_on_from_its_field() {
     }
 }
 
+/// Field case B109: beyond the limit nothing is cut in silence.
 #[test]
 fn what_is_too_large_names_its_field() {
     let large = "x".repeat(limits::PARAM_BYTES_MAX + 1);

@@ -167,6 +167,7 @@ fn a_cycle_is_named_from_the_job_to_itself() {
     assert_eq!(found(&graph, 5, &[2, 3, 1, 4]).0, None, "a diamond is no cycle");
 }
 
+/// Field case B105: no chain is too long to be checked.
 #[test]
 fn every_job_is_looked_at_once_however_long_the_chain_or_wide_the_fan() {
     let chain: Graph = (1..10_000).map(|id| (JobId(id), vec![JobId(id + 1)])).collect();
@@ -180,6 +181,8 @@ fn every_job_is_looked_at_once_however_long_the_chain_or_wide_the_fan() {
 
 proptest! {
     /// Whatever the order in which its jobs are saved, an acyclic graph is taken, and an edge that closes a cycle is not.
+    ///
+    /// Field case B106: no diamond is a cycle.
     #[test]
     fn acyclic_graphs_are_taken_in_any_order_and_one_edge_back_is_refused(
         picks in proptest::collection::vec((0_u32..50, 0_u32..50), 1..120),

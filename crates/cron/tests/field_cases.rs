@@ -25,6 +25,84 @@ fn check(schedule: &Schedule, after: &str, until: &str, expected: &[&str]) {
     assert_eq!(found, expected, "{schedule}");
 }
 
+/// Checks the first slots after an instant, in UTC.
+fn check_next(expr: &str, zone: &str, after: &str, expected: &[&str]) {
+    let schedule = schedule(expr, zone, DstPolicy::Standard);
+    let mut t = at(after);
+    for slot in expected {
+        let next = schedule.next_after(t);
+        assert_eq!(next.map(|next| next.to_string()), Some(at(slot).to_string()), "{expr} after {t}");
+        t = next.unwrap();
+    }
+}
+
+fn is_refused(expr: &str) -> bool {
+    Schedule::cron(expr, Dialect::of(expr), Zone::utc(), DstPolicy::Standard).is_err()
+}
+
+#[test]
+fn b001_the_last_day_of_a_month_is_its_own() {
+    let ends =
+        ["2025-09-30", "2025-10-31", "2025-11-30", "2025-12-31", "2026-01-31"].map(|day| format!("{day}T07:37:00Z"));
+    let ends: Vec<&str> = ends.iter().map(String::as_str).collect();
+    check_next("0 37 15 L * ?", "Asia/Shanghai", "2025-08-31T07:37:00Z", &ends);
+    let februaries = ["2023-02-28T12:00:00Z", "2024-02-29T12:00:00Z", "2025-02-28T12:00:00Z"];
+    check_next("0 0 12 L 2 ?", "UTC", "2023-01-01T00:00:00Z", &februaries);
+}
+
+#[test]
+fn b002_to_b004_the_nearest_weekday_stays_in_its_month_and_has_all_its_times() {
+    let fourths = ["2025-05-05T05:00:00Z", "2025-06-04T05:00:00Z", "2025-07-04T05:00:00Z"];
+    check_next("0 0 5 4W * ?", "UTC", "2025-04-17T00:00:00Z", &fourths);
+    check_next("0 0 5 1W 2 ?", "UTC", "2025-01-31T00:00:00Z", &["2025-02-03T05:00:00Z"]);
+    let hours = ["2025-05-30T00:00:00Z", "2025-05-30T06:00:00Z", "2025-05-30T12:00:00Z", "2025-05-30T18:00:00Z"];
+    check_next("0 0 */6 LW 5 ?", "UTC", "2025-05-20T13:10:00Z", &hours);
+    let halves = ["2025-02-03T08:00:00Z", "2025-02-03T08:30:00Z", "2025-02-03T09:00:00Z", "2025-02-03T09:30:00Z"];
+    check_next("0 */30 8-9 1W 2,3 ?", "UTC", "2025-01-15T00:00:00Z", &halves);
+    let thirty_firsts = ["2025-01-31T09:00:00Z", "2025-03-31T09:00:00Z", "2025-05-30T09:00:00Z"];
+    check_next("0 0 9 31W * ?", "UTC", "2025-01-01T00:00:00Z", &thirty_firsts);
+    check_next("0 0 9 29W 2 ?", "UTC", "2025-01-01T00:00:00Z", &["2028-02-29T09:00:00Z", "2032-02-27T09:00:00Z"]);
+}
+
+#[test]
+fn b005_and_b012_what_is_not_understood_is_refused_and_never_half_obeyed() {
+    if !is_refused("0 0 0 1,L * ?") {
+        let days = ["2025-01-31T00:00:00Z", "2025-02-01T00:00:00Z", "2025-02-28T00:00:00Z", "2025-03-01T00:00:00Z"];
+        check_next("0 0 0 1,L * ?", "UTC", "2025-01-01T00:00:00Z", &days);
+    }
+    let slips = [
+        "0, 0 0 * * ?",
+        "0 0,,5 0 * * ?",
+        "0 1-5-9 0 * * ?",
+        "** 0 0 * * ?",
+        "0.5 0 0 * * ?",
+        "*/0 * * * * ?",
+        "0 0 0 * * ? 20x5",
+        "0 0 0 15W-20 * ?",
+        "0 0 0 ? * 6LW",
+    ];
+    for slip in slips {
+        assert!(is_refused(slip), "{slip}");
+    }
+}
+
+#[test]
+fn b007_b008_and_b011_weekdays_days_and_steps_mean_what_their_dialect_says() {
+    for sunday in ["0", "7", "SUN"] {
+        check_next(&format!("0 7 * * {sunday}"), "UTC", "2026-05-09T12:00:00Z", &["2026-05-10T07:00:00Z"]);
+    }
+    check_next("0 7 * * 1-5", "Asia/Taipei", "2026-05-09T12:00:00Z", &["2026-05-10T23:00:00Z"]);
+    let either =
+        ["2024-02-05", "2024-02-12", "2024-02-19", "2024-02-26", "2024-02-29"].map(|day| format!("{day}T00:00:00Z"));
+    let either: Vec<&str> = either.iter().map(String::as_str).collect();
+    check_next("0 0 29 2 1", "UTC", "2023-05-05T00:00:00Z", &either);
+    assert!(is_refused("0 0 0 1 * 2") && is_refused("0 0 0 ? * ?"));
+    let steps = ["2025-03-01T00:05:00Z", "2025-03-01T00:20:00Z", "2025-03-01T00:35:00Z", "2025-03-01T00:50:00Z"];
+    check_next("0 5/15 * * * ?", "UTC", "2025-03-01T00:00:00Z", &steps);
+    let uneven = ["2025-03-01T10:45:00Z", "2025-03-01T11:00:00Z", "2025-03-01T11:45:00Z"];
+    check_next("0 0/45 * * * ?", "UTC", "2025-03-01T10:00:00Z", &uneven);
+}
+
 #[test]
 fn b015_an_interval_has_no_silent_hour() {
     let often = schedule("0/15 * * * * ?", "Europe/Berlin", DstPolicy::Standard);

@@ -205,6 +205,7 @@ proptest! {
         }
     }
 
+    /// Field case B021: a schedule that does not advance would fire without end.
     #[test]
     fn next_and_previous_are_strict_and_inverse(
         expr in expr(), zone in 0..ZONES.len(), t in prop_oneof![6 => 0..HORIZON.0, 1 => any::<i64>()], dst in dst(),

@@ -316,6 +316,7 @@ fn a_handshake_that_hangs_is_a_failed_connect() {
     assert_eq!(rig.send(1, &to), SendOutcome::NotStarted(Why::ConnectFailed));
 }
 
+/// Field case B060: who answers slowly fills no pool that others need.
 #[test]
 fn a_black_hole_and_a_slow_worker_hold_up_nobody_else() {
     let (open, wait) = gate();
@@ -451,6 +452,7 @@ fn every_status_is_understood() {
     }
 }
 
+/// Field case B081: a message that is too long is cut, and not refused for ever.
 #[test]
 fn a_long_message_is_cut_where_a_letter_ends() {
     let long = "月".repeat(2_000);
@@ -507,6 +509,7 @@ fn slow_answers_are_met_with_more_connections_up_to_the_bound() {
     assert!(!more.iter().any(|seen| matches!(seen, Seen::Request(_))), "{more:?}");
 }
 
+/// Field case B118: connections are used again.
 #[test]
 fn quick_answers_need_few_connections() {
     let peer = Peer::answering(202, ACCEPTED);
@@ -523,6 +526,7 @@ fn quick_answers_need_few_connections() {
     assert!(connections.len() <= 3, "{connections:?}");
 }
 
+/// Field case B118: none is left open.
 #[test]
 fn an_idle_connection_is_closed_before_the_peer_would() {
     let peer = Peer::answering(202, ACCEPTED);

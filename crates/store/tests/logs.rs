@@ -58,6 +58,7 @@ fn lines_are_read_while_the_log_is_open_and_after() {
     assert_eq!(all(&logs, LogKey { shard: 1, ..key(1) }).text, "another shard\n");
 }
 
+/// Field case B112: a log is read in windows, however long it is.
 #[test]
 fn windows_are_whole_lines_and_miss_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -120,6 +121,7 @@ fn head_and_tail_are_kept_and_the_cut_is_counted() {
     assert_eq!(left.count(), 0);
 }
 
+/// Field case B112: also one of a single line.
 #[test]
 fn a_long_line_is_cut_and_says_so() {
     let dir = tempfile::tempdir().unwrap();

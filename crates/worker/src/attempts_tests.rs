@@ -141,6 +141,7 @@ fn what_is_not_acknowledged_is_reported_again_behind_the_others() {
     assert_eq!(attempts(machine.reports()), [1]);
 }
 
+/// Field case B082: what was not acknowledged is reported in bounded parts.
 #[test]
 fn a_list_is_bounded_in_count_and_bytes() {
     let mut machine = machine(0, Memory::DEFAULT);

@@ -75,6 +75,7 @@ async fn a_worker_token_acts_for_its_own_app_only() {
     }
 }
 
+/// Field case B141: what is open is a short list.
 #[tokio::test]
 async fn what_is_open_needs_no_token_and_carries_no_data() {
     let world = World::new();
@@ -201,4 +202,17 @@ async fn every_metric_is_documented_and_every_documented_metric_is_there() {
         page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     assert_eq!(families, documented);
     assert!(text.as_str().unwrap().contains("rota_worker_state{app=\"etl\",state=\"online\"} 1\n"), "{text}");
+}
+
+/// Field case B138: no token is a default one, and an empty or a long one opens nothing.
+#[tokio::test]
+async fn b138_what_is_no_token_opens_nothing() {
+    let world = World::new();
+    for token in ["", "default_token", "admin:123456", "null", &"x".repeat(8_000)] {
+        for (method, path) in [("GET", "/api/v1/jobs"), ("POST", "/api/v1/jobs"), ("POST", "/api/v1/workers")] {
+            let (status, body) = world.call(method, path, token, job("copy").to_string()).await;
+            assert_eq!(status, 401, "{method} {path} {body}");
+        }
+    }
+    assert_eq!(world.get("/api/v1/jobs").await["items"], json!([]));
 }

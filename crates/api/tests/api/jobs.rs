@@ -321,3 +321,34 @@ async fn an_edit_that_leaves_no_slot_is_refused_whatever_it_narrows() {
     }
     assert_eq!(world.get("/api/v1/jobs/copy").await["version"], 1);
 }
+
+/// Field case B110: what would break a page or a table is text like any other.
+#[tokio::test]
+async fn b110_a_parameter_is_kept_letter_by_letter() {
+    let world = World::new();
+    let letters = "</td><script>window.x=1</script>\u{1f600}\u{20bb7}e\u{301}\"' {\"a\":\"<b>1</b>\"}";
+    let mut spec = job("copy");
+    spec["param"] = json!(letters);
+    world.admin("POST", "/api/v1/jobs", spec.clone()).await;
+    assert_eq!(world.get("/api/v1/jobs/copy").await["spec"]["param"], letters);
+    (spec["name"], spec["param"]) = (json!("other"), json!("a\u{0}b"));
+    let (status, answer) = world.call("POST", "/api/v1/jobs", ADMIN, spec.to_string()).await;
+    if status == 400 {
+        assert_eq!(answer["field"], "param", "{answer}");
+    } else {
+        assert_eq!(world.get("/api/v1/jobs/other").await["spec"]["param"], "a\u{0}b");
+    }
+}
+
+/// Field case B143: neither objects of another language nor JSON without a bottom is read.
+#[tokio::test]
+async fn b143_bodies_that_are_made_to_harm_are_refused() {
+    let world = World::new();
+    let bodies = [vec![0xac, 0xed, 0, 5, 0x73, 0x72], b"[".repeat(100_000), br#"{"name":"#.repeat(100_000)];
+    for body in bodies {
+        let (status, answer) = world.call("POST", "/api/v1/jobs", ADMIN, body).await;
+        let is_told = ["malformed", "invalid"].iter().any(|code| answer["code"] == *code);
+        assert!(status == 400 && is_told, "{status} {answer}");
+    }
+    assert_eq!(world.get("/api/v1/jobs").await["items"], json!([]));
+}

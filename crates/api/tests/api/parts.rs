@@ -38,6 +38,7 @@ async fn furnished() -> World {
     world
 }
 
+/// Field case B116: lists are read on from a place, and not counted off.
 #[tokio::test]
 async fn parts_of_a_list_make_the_whole() {
     let world = furnished().await;

@@ -132,6 +132,7 @@ async fn what_cannot_be_waited_for_is_refused_with_its_field() {
     assert_eq!(world.get("/api/v1/jobs").await["items"].as_array().unwrap().len(), 2, "nothing was made");
 }
 
+/// Field case B104: a job that waits for itself is refused at save.
 #[tokio::test]
 async fn a_cycle_is_refused_and_named() {
     let world = World::new();
@@ -153,6 +154,7 @@ async fn a_cycle_is_refused_and_named() {
     world.admin("POST", "/api/v1/jobs", after("d", json!(["a", "b", "c"]))).await;
 }
 
+/// Field case B104: also if both halves are saved at once.
 #[tokio::test]
 async fn of_two_halves_of_a_cycle_that_are_saved_at_once_one_is_refused() {
     for _ in 0..100 {

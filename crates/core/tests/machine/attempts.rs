@@ -25,6 +25,7 @@ fn states(rig: &Rig, run: RunId) -> Vec<String> {
     rig.attempts(run).iter().map(|a| format!("{}{}", a.state.word(), word(a.why))).collect()
 }
 
+/// Field case B101: an address that is stale costs no run.
 #[test]
 fn a_failed_connect_moves_the_shard_to_another_worker_at_once() {
     let mut rig = Rig::new();
@@ -279,6 +280,7 @@ fn a_late_success_stops_a_successor_that_is_not_durable_yet() {
     }
 }
 
+/// Field case B076: a late result is kept and counted, and changes no end.
 #[test]
 fn a_late_failure_is_kept_on_its_attempt() {
     let mut rig = Rig::new();

@@ -7,6 +7,7 @@ mod children;
 mod clauses;
 mod clock;
 mod edits;
+mod field;
 mod freeze;
 mod ledger;
 mod mark;

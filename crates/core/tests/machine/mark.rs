@@ -132,6 +132,7 @@ fn rows_above_the_mark_are_found_by_every_load() {
     rig.check_ledger();
 }
 
+/// Field case B023: one bad job stops no other.
 #[test]
 fn a_definition_that_this_binary_cannot_read_loses_no_slot() {
     let mut rig = Rig::new();

@@ -194,6 +194,7 @@ fn a_held_slot_keeps_its_verdict_over_a_restart() {
     rig.check_ledger();
 }
 
+/// Field case B032: many missed slots cost no more than few.
 #[test]
 fn a_weeks_outage_is_a_handful_of_rows() {
     for (misfire, runs) in [

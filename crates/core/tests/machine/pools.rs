@@ -8,6 +8,7 @@ use rota_core::why::Why;
 
 use super::rig::{Rig, echo, story};
 
+/// Field case B044: a slot that finds no room is held once, and not fired again and again.
 #[test]
 fn the_cap_holds_what_may_not_enter_and_nothing_is_lost() {
     let mut rig = Rig::new();

@@ -20,6 +20,7 @@ const OPERATIONS: u32 = 300;
 const JOBS_MAX: usize = 8;
 const WORKERS_MAX: u32 = 3;
 
+/// Field case B093: after every step, load is counted anew from what is unreleased.
 #[test]
 fn any_order_of_operations_and_crashes_covers_each_slot_once() {
     for seed in SEEDS {

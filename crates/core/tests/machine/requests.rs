@@ -68,6 +68,7 @@ fn a_kill_before_the_commit_sends_nothing() {
     assert_eq!(rig.answers.remove(&reply), Some(Answer::Killing));
 }
 
+/// Field case B076: what is terminal stays so.
 #[test]
 fn a_kill_is_final_whatever_the_worker_says_later() {
     let mut rig = Rig::new();
@@ -128,6 +129,7 @@ fn a_result_of_an_unknown_attempt_is_answered_only_by_the_owner() {
     assert!(matches!(outcome[..], [Committed::Fenced { .. }]), "{outcome:?}");
 }
 
+/// Field case B083: the same result again is acknowledged, and changes nothing.
 #[test]
 fn a_result_that_was_kept_before_is_acknowledged_again() {
     let mut rig = Rig::new();

@@ -54,6 +54,7 @@ fn nobody_is_lost_at_once_after_a_long_absence() {
     assert_eq!(rig.run(send.run).state, RunState::Success);
 }
 
+/// Field case B053: no slot vanishes between the decision and its row.
 #[test]
 fn what_was_not_durable_fires_again_and_what_was_does_not() {
     let mut rig = Rig::new();

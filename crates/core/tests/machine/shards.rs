@@ -239,6 +239,7 @@ fn a_quorum_of_more_than_there_are_workers_is_never_reached() {
     assert_eq!(end(&rig, run), (RunState::Failed, Some(Why::QuorumMissed)));
 }
 
+/// Field case B098: the part of a dead worker is done by another, or the run is no success.
 #[test]
 fn a_lost_shard_is_made_anew_elsewhere_at_no_cost_or_is_over() {
     let lost = |on_loss, delivery| {
@@ -380,6 +381,7 @@ fn a_late_success_does_not_revive_a_killed_shard() {
     }
 }
 
+/// Field case B086: a kill that does nothing is shown as such, and the place stays taken.
 #[test]
 fn a_kill_that_nobody_confirms_stays_stopping_and_is_asked_again() {
     let mut rig = Rig::new();

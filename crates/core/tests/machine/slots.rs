@@ -30,6 +30,7 @@ fn a_slot_fires_is_sent_after_its_commit_and_ends_after_its_result() {
     assert_eq!(story(&rig.runs()), ["60 success"]);
 }
 
+/// Field case B032: after any outage the newest fires, and the job goes on.
 #[test]
 fn slots_older_than_a_minute_collapse_into_the_newest() {
     let mut rig = Rig::new();

@@ -161,6 +161,7 @@ fn the_end_of_one_incarnation_proves_nothing_about_those_before_it() {
     assert_eq!(rig.snapshot().workers[0].load, 1);
 }
 
+/// Field case B101: whoever leaves gets nothing more.
 #[test]
 fn a_queued_send_to_a_worker_that_goes_is_taken_back() {
     let mut rig = Rig::new();

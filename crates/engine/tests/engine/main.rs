@@ -59,6 +59,7 @@ async fn a_trigger_is_answered_and_sent_after_its_commit() {
     server.stop().unwrap();
 }
 
+/// Field case B043: what is not durable is not sent, however long the store takes; nothing is sent twice.
 #[tokio::test]
 async fn an_unavailable_store_stops_everything_and_then_nothing_is_lost() {
     let server = Server::start(&MemoryStore::new(4));
@@ -243,6 +244,7 @@ async fn a_stop_without_a_store_gives_up_in_time() {
     assert_eq!(server.url.sends(), []);
 }
 
+/// Field cases B038 and B042: whoever was away and comes back with what it knew may write nothing.
 #[tokio::test]
 async fn a_second_owner_fences_the_first() {
     let rows = MemoryStore::new(4);
@@ -273,6 +275,7 @@ async fn a_lost_reply_ends_the_server() {
     server.stop().unwrap();
 }
 
+/// Field case B061: no thread dies in silence.
 #[tokio::test]
 async fn a_panic_ends_the_server_loudly() {
     let server = Server::start_with(&MemoryStore::new(4), Config::NATIVE, true);

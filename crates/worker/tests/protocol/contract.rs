@@ -63,6 +63,7 @@ async fn the_same_attempt_twice_runs_once() {
     assert_eq!(starts.load(Ordering::SeqCst), 1);
 }
 
+/// Field case B095: whoever listens at an address now refuses what was meant for another start.
 #[tokio::test]
 async fn refusals_are_typed() {
     let server = FakeServer::start().await;
@@ -391,6 +392,7 @@ async fn a_graceful_stop_drains_reports_and_leaves() {
     assert!(std::net::TcpStream::connect(url.strip_prefix("http://").unwrap()).is_err(), "its door is closed");
 }
 
+/// Field case B103: what is not done in time is handed over.
 #[tokio::test]
 async fn what_outlasts_the_drain_deadline_is_stopped_and_reported() {
     let server = FakeServer::start().await;
