@@ -4,9 +4,15 @@ set -eu
 tarball=$(readlink -f "$1")
 folder=$(mktemp -d)
 server=
+image=
 finish() {
 	if [ -n "$server" ]; then kill "$server" 2>/dev/null || true; fi
+	if [ -n "$image" ]; then buildah_here umount --all >/dev/null 2>&1 || true; fi
 	rm -rf "$folder"
+}
+# Images of its own, which go with the folder; no registry is asked, and no daemon is needed.
+buildah_here() {
+	buildah --root "$folder/images" --runroot "$folder/images-run" --storage-driver vfs "$@"
 }
 trap finish EXIT
 fail() {
@@ -28,10 +34,29 @@ fi
 ./rota config show --config rota.toml >/dev/null
 bash -n completions/rota || fail "the completions are no script"
 
-# As in a container of nothing but the binary, if we may: another root, another user, no shell.
+# In the image itself, if it can be built here; as in a container of nothing but the binary, if we may: another root,
+# another user, no shell.
 run="./rota"
+settings="ROTA_SERVER__DATA=data/rota ROTA_SERVER__ADMIN_TOKEN_FILE=data/admin.token"
 where=$folder
-if [ "$(id -u)" -eq 0 ] && command -v chroot >/dev/null 2>&1; then
+if [ "$(id -u)" -eq 0 ] && command -v chroot >/dev/null 2>&1 && command -v buildah >/dev/null 2>&1; then
+	# OCI's own format has no health check.
+	buildah_here bud --isolation chroot --format docker -t rota . >build.log 2>&1 || fail "the image: $(cat build.log)"
+	image=$(buildah_here from --pull-never rota) || fail "the image is not there"
+	# shellcheck disable=SC2016 # a template of Go
+	said=$(buildah_here inspect --type image --format '{{with .Docker.Config}}{{.User}} {{.Entrypoint}} {{.Cmd}} {{.Healthcheck.Test}} {{.Volumes}} {{.Env}}{{end}}' rota)
+	for part in "65532:65532 [/rota] [serve]" "[CMD /rota health]" "map[/data:" "ROTA_SERVER__DATA=/data/rota"; do
+		case $said in *"$part"*) ;; *) fail "the image says: $said" ;; esac
+	done
+	settings=$(buildah_here inspect --type image --format '{{range .Docker.Config.Env}}{{.}} {{end}}' rota)
+	where=$(buildah_here mount "$image")
+	[ "$(find "$where" -type f ! -path '*/data/.keep')" = "$where/rota" ] || fail "the image holds: $(find "$where")"
+	echo "127.0.0.1 rota.test localhost" >hosts
+	mkdir -p "$where/etc"
+	cp hosts "$where/etc/hosts"
+	run="$(command -v chroot) --userspec=65532:65532 $where /rota"
+elif [ "$(id -u)" -eq 0 ] && command -v chroot >/dev/null 2>&1; then
+	echo "dist/check.sh: no buildah here, so no image is built"
 	mkdir -p root/data root/etc
 	cp rota root/rota
 	echo "127.0.0.1 rota.test localhost" >root/etc/hosts
@@ -42,8 +67,7 @@ if [ "$(id -u)" -eq 0 ] && command -v chroot >/dev/null 2>&1; then
 	where=$folder/root
 fi
 # shellcheck disable=SC2086 # words
-env -i ROTA_SERVER__DATA=data/rota ROTA_SERVER__ADMIN_TOKEN_FILE=data/admin.token ROTA_SERVER__LISTEN=127.0.0.1:0 \
-	$run serve >"$folder/server.log" 2>&1 &
+env -i $settings ROTA_SERVER__LISTEN=127.0.0.1:0 $run serve >"$folder/server.log" 2>&1 &
 server=$!
 tries=0
 until grep -q "^listening on" "$folder/server.log"; do
@@ -68,4 +92,4 @@ if command -v systemd-analyze >/dev/null 2>&1; then
 	said=$(systemd-analyze verify "$folder/rota-check.service" 2>&1) || fail "the unit: $said"
 	if echo "$said" | grep -q rota-check; then fail "the unit: $said"; fi
 fi
-echo "dist/check.sh: $(basename "$tarball") is well"
+echo "dist/check.sh: $(basename "$tarball") is well${image:+, and so is its image}"
