@@ -3,7 +3,7 @@
 use crate::tree::Tree;
 
 /// What each pure crate's `clippy.toml` bans, as a type or as a method.
-const BANS: [(&str, &[&str]); 2] = [
+const BANS: [(&str, &[&str]); 3] = [
     (
         "crates/core/clippy.toml",
         &[
@@ -27,6 +27,17 @@ const BANS: [(&str, &[&str]); 2] = [
             "jiff::tz::TimeZone::system",
             "jiff::tz::TimeZone::get",
             "jiff::Timestamp::now",
+        ],
+    ),
+    (
+        "crates/sim/clippy.toml",
+        &[
+            "std::collections::HashMap",
+            "std::collections::HashSet",
+            "std::time::Instant",
+            "std::time::SystemTime",
+            "std::thread::sleep",
+            "std::env::var",
         ],
     ),
 ];

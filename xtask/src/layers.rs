@@ -38,7 +38,7 @@ const TRANSPORT_AND_SQL: [&str; 9] =
 const TRANSPORT: [&str; 7] = ["http", "hyper", "hyper-util", "axum", "tower", "tonic", "reqwest"];
 const SERVER_FRAMES: [&str; 4] = ["rusqlite", "tokio-postgres", "axum", "tower"];
 
-const LAYERS: [Layer; 10] = [
+const LAYERS: [Layer; 11] = [
     Layer {
         name: "rota-cron",
         inner: &[],
@@ -55,6 +55,11 @@ const LAYERS: [Layer; 10] = [
             built: &["serde", "serde_json", "thiserror"],
             tested: &["criterion", "proptest", "rota-port"],
         },
+    },
+    Layer {
+        name: "rota-sim",
+        inner: &["core"],
+        outer: Outer::Only { built: &["serde", "thiserror"], tested: &["proptest"] },
     },
     Layer {
         name: "rota-wire",
