@@ -96,10 +96,8 @@ pub(crate) async fn add(
         let (by, reason) = (Arc::from(BY), reason.filter(|reason| !reason.is_empty()));
         let order = BackfillOrder { job, version, from, to, total, pace, parallel, by, reason, request_id };
         let answer = shared.ask(app, move |reply| Input::Backfill { order: Box::new(order), reply }).await?;
-        match answer {
-            partition::Answer::Backfilling(id) => Ok(Made { run: RunId(id.0), entry: "started", into: None }),
-            other => Err(Refusal::internal(other)),
-        }
+        let partition::Answer::Backfilling(id) = answer else { return Err(Refusal::internal(answer)) };
+        Ok(Made { run: RunId(id.0), entry: "started", into: None })
     };
     let (made, is_repeated) = state.carry(trigger::once(state.clone(), job, request_id, hash, make)).await?;
     let id = BackfillId(made.run.0);

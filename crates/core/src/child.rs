@@ -27,7 +27,6 @@
 use crate::batch::RunState;
 use crate::id::{AppId, JobId, RunId, Version};
 use crate::job::{Invalid, Spec, When};
-use crate::limits;
 use crate::time::UnixMs;
 use crate::upstream::{Edge, Ended, OnSkip, Period};
 
@@ -102,10 +101,6 @@ pub(crate) fn check(edges: &[Edge]) -> Result<(), Invalid> {
                 "a job without a schedule is fired by each end; leave it out, or give it cron, every or at".into(),
             ),
         });
-    }
-    if edges.len() > limits::PARENTS_MAX {
-        let message = format!("{} parents are more than {}", edges.len(), limits::PARENTS_MAX);
-        return Err(Invalid { field: "after", message, hint: None });
     }
     Ok(())
 }

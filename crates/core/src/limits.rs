@@ -40,8 +40,6 @@ pub const JITTER_MAX_MS: u64 = 24 * 3_600_000;
 pub const ALERTS_MAX: usize = 10;
 /// Upstream jobs of one job.
 pub const UPSTREAMS_MAX: usize = 100;
-/// Jobs whose ends fire one job.
-pub const PARENTS_MAX: usize = 100;
 /// Jobs that have one job upstream, beyond which it fires no more.
 pub const CHILDREN_MAX: u32 = 100;
 /// Ends that a partition has been told of and has not answered.

@@ -169,7 +169,9 @@ pub(crate) fn open_in(dir: DataDir, partitions: u16) -> Result<(SqliteStore, Sql
     }
     let query = SqliteQuery::new(file.clone(), key.clone(), Arc::clone(&byjob));
     let parents = child::load_parents(&conn).map_err(read)?;
-    Ok((SqliteStore::new(conn, dir, partitions, key, apps, segments, byjob, parents), query))
+    let mut store = SqliteStore::new(conn, dir, partitions, key, apps, segments, byjob);
+    store.parents = parents;
+    Ok((store, query))
 }
 
 fn connect(file: &Path) -> rusqlite::Result<Connection> {

@@ -61,7 +61,6 @@ impl SqliteStore {
         apps: BTreeMap<AppId, (App, PartitionId)>,
         segments: Vec<Segment>,
         byjob: Arc<ByJob>,
-        parents: BTreeSet<JobId>,
     ) -> SqliteStore {
         assert!(!segments.is_empty(), "a store is founded with its first segment");
         let chores = Chores::default();
@@ -76,7 +75,7 @@ impl SqliteStore {
             byjob,
             chores,
             watch,
-            parents,
+            parents: BTreeSet::new(),
             noted: 0,
             term: None,
             rows_max,

@@ -9,9 +9,12 @@ use rota_core::id::{AppId, Epoch, Incarnation, JobId, PartitionId, RunId, Seq, V
 use rota_core::job::{Definition, JobState, Spec, Target, When};
 use rota_core::restore::Since;
 use rota_core::time::UnixMs;
+use rota_core::upstream::{Edge, Ended, OnSkip, Period};
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
 use rota_port::backup::{Backup, Contents, Error};
+use rota_port::child::Notes;
+use rota_port::history::History;
 use rota_port::logs::{LogKey, Logs};
 use rota_port::query::{Query, RunFilter};
 use rota_port::store::{Outcome, Reservation, Reserved, Scope, Store, StoredSecret, Token};
@@ -185,6 +188,34 @@ fn nothing_that_was_given_out_since_can_be_given_out_again() {
     let again = new.path().join("again");
     let done = restored(&taken(&dir, ALL), &to(&again)).unwrap();
     assert_eq!(done.manifest.era, u64::try_from(T.plus_ms(65_000).0 / 1_000).unwrap());
+}
+
+#[test]
+fn what_ended_runs_were_about_to_fire_is_not_fired() {
+    let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut shop = Shop::open(old.path());
+    let what = Reservation::JobName { app: shop.app, name: "tidy".to_owned(), at: T };
+    let Ok(Reserved::Job(job)) = shop.store.reserve(&what) else { panic!("the name is free") };
+    let Row::Definition(mut child) = shop.definition() else { panic!("it is one") };
+    let (when, period, on_skip) = (Ended::Completion, Period::SameSlot, OnSkip::Skip);
+    let after = vec![Edge { job: shop.job, name: "settle".to_owned(), when, period, on_skip, deadline_ms: None }];
+    (child.id, child.name) = (job, "tidy".to_owned());
+    child.spec = Spec { schedule: When::Manual, after, ..child.spec };
+    shop.commit(vec![Row::Definition(child)]);
+    let (ended, _open) = (RunId(shop.run()), shop.run());
+    let end = Row::RunSet { run: ended, job: shop.job, state: RunState::Success, why: None, ended_at: Some(T) };
+    shop.commit(vec![end]);
+    let dir = new.path().join("data");
+    let done = restored(&taken(old.path(), ALL), &to(&dir)).unwrap();
+    assert_eq!((done.counts.runs, done.counts.fired), (1, 2), "also by the run that is closed with the restore");
+    let (mut store, query) = open(&dir, 4).unwrap();
+    assert_eq!(query.notes(shop.partition, 0, 10), Ok(vec![]));
+    let of_child = RunFilter { job: Some(job), limit: 10, ..RunFilter::default() };
+    let rows = query.runs(&of_child).unwrap();
+    let told = rows.iter().map(|run| (run.origin, run.state, run.why, run.slot.0 > 0)).collect::<Vec<_>>();
+    assert_eq!(told, [(Origin::Upstream, RunState::Skipped, Some(Why::Restored), true); 2]);
+    assert_eq!(query.children_of(ended).unwrap().len(), 1);
+    assert_eq!(store.claim(&[shop.partition]).unwrap()[0].mark, T.plus_ms(65_000));
 }
 
 /// Takes the archive, and lets the shop sell on with every piece of it.

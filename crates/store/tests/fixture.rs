@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rota_core::alert::{Alarm, AlertId, Channel, Event, Facts, Key, Kind, Notice, Rule, Told};
 use rota_core::backfill::{Backfill, End};
@@ -20,6 +21,7 @@ use rota_core::job::{Definition, JobState, Spec, Target, When};
 use rota_core::misfire::Pace;
 use rota_core::rate::{Limit, Rate, Rates};
 use rota_core::time::UnixMs;
+use rota_core::trace::Parent;
 use rota_core::upstream::{Edge, Ended, OnSkip, Period};
 use rota_core::why::Why;
 use rota_core::worker::{Protocol, Registration, Secret, WorkerState};
@@ -172,11 +174,11 @@ fn write(store: &mut dyn Store, schema: u32) {
         write_upstream(store, (app.id, job), epoch, first + 2);
     }
     if schema >= 6 {
-        write_children(store, &run(6, RunState::Running, None), epoch, first + 2);
+        write_children(store, &run(7, RunState::Running, None), epoch, first + 2);
     }
 }
 
-/// A job that another's ends fire: one end that is answered, and one that is not.
+/// A job that another's ends fire: one end that is answered, and one that is not; one that was asked for within a span.
 fn write_children(store: &mut dyn Store, parent: &Run, epoch: Epoch, floor: u64) {
     let name = Reservation::JobName { app: parent.app, name: "tidy".to_owned(), at: T };
     let Reserved::Job(job) = store.reserve(&name).unwrap() else { panic!("the name is new") };
@@ -211,10 +213,12 @@ fn write_children(store: &mut dyn Store, parent: &Run, epoch: Epoch, floor: u64)
         ..parent.clone()
     };
     let link = Link { run: fired.id, parent: parent.id, note: 1 };
+    let within = Parent::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").unwrap();
     let batches = [
         vec![
             Row::Definition(Box::new(definition)),
             Row::Run(Box::new(parent.clone())),
+            Row::Trace { run: parent.id, parent: Arc::new(within) },
             Row::Run(Box::new(next.clone())),
             end(parent),
             end(&next),
@@ -383,6 +387,7 @@ fn a_store_of_schema_6_opens_with_everything() {
     for run in query.runs(&RunFilter { limit: 10, ..RunFilter::default() }).unwrap() {
         assert_eq!(query.child(run.id), store.child(run.id));
         assert_eq!(query.children_of(run.id), store.children_of(run.id));
+        assert_eq!(query.trace_parent(run.id), store.trace_parent(run.id));
     }
     past((store, query));
 }

@@ -145,7 +145,7 @@ pub struct Changes {
 #[derive(Debug)]
 pub enum Applied {
     /// It is durable, and changed this.
-    Changed(Changes),
+    Changed(Box<Changes>),
     /// It was durable before.
     Repeated,
     /// Another term owns the partition, or a batch is missing.
@@ -248,7 +248,7 @@ impl Store {
         part.mark = batch.mark.0;
         part.at = batch.at.0;
         part.floor = batch.floor;
-        Ok(Applied::Changed(changes))
+        Ok(Applied::Changed(Box::new(changes)))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::effect::Effect;
-use super::jobs::{JobIx, Place};
+use super::jobs::{Due, Place};
 use super::runs::Phase;
 use super::snapshot::{
     DispatchResult, Held, LATENESS_BOUNDS_MS, LISTED_MAX, Open, Snapshot, ValveState, Waiting, Worker,
@@ -12,7 +12,7 @@ use super::snapshot::{
 use super::{Machine, fleet};
 use crate::batch::RunState;
 use crate::id::{AppId, JobId};
-use crate::time::{Mono, Now, UnixMs};
+use crate::time::{Mono, Now};
 use crate::why::Why;
 
 const NEXT_MAX: usize = 20;
@@ -141,11 +141,11 @@ impl Machine {
     /// The held slots of jobs that name alerts among these. While no job does, nothing is looked at.
     fn alerting<'m>(
         &'m self,
-        held: impl Iterator<Item = &'m (UnixMs, JobIx)> + 'm,
+        held: impl Iterator<Item = &'m Due> + 'm,
         blocked: Option<Why>,
     ) -> impl Iterator<Item = Held> + 'm {
         let held = held.take(if self.jobs.alerting == 0 { 0 } else { usize::MAX });
-        held.map(|(_, ix)| self.jobs.get(*ix)).filter(|live| live.has_alerts).filter_map(move |live| {
+        held.map(|(_, _, ix)| self.jobs.get(*ix)).filter(|live| live.has_alerts).filter_map(move |live| {
             let Place::Held { slot, why, since } = live.place else { return None };
             Some(Held { job: live.id, slot, why: blocked.unwrap_or(why), since })
         })

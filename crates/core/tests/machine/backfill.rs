@@ -45,10 +45,9 @@ impl Rig {
     }
 
     fn backfill(&mut self, order: BackfillOrder) -> BackfillId {
-        match self.try_backfill(order) {
-            Answer::Backfilling(id) => id,
-            other => panic!("{other:?}"),
-        }
+        let answer = self.try_backfill(order);
+        let Answer::Backfilling(id) = answer else { panic!("{answer:?}") };
+        id
     }
 
     fn try_backfill(&mut self, order: BackfillOrder) -> Answer {

@@ -123,6 +123,7 @@ mod tests {
     use rota_core::id::{AppId, AttemptId, Epoch, Incarnation, JobId, RunId, Version, WorkerId};
     use rota_core::job::Body;
     use rota_core::time::{Mono, UnixMs};
+    use rota_core::trace::Parent;
     use rota_core::worker::{Protocol, Registration, Secret};
     use rota_cron::Zone;
     use rota_wire::worker as wire;

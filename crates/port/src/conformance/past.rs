@@ -171,8 +171,8 @@ pub fn backfills_are_kept(open: Open<'_>) {
     assert_eq!(bench.query.backfill(BackfillId(7)).unwrap(), None);
     let list = |filter| bench.query.backfills(&BackfillFilter { limit: 9, ..filter }).unwrap();
     assert_eq!(list(BackfillFilter::default()), [cancelled.clone(), done.clone()]);
-    assert_eq!(list(BackfillFilter { job: Some(report), ..BackfillFilter::default() }), [cancelled.clone()]);
     assert_eq!(list(BackfillFilter { before: Some(cancelled.id), ..BackfillFilter::default() }), [done]);
+    assert_eq!(list(BackfillFilter { job: Some(report), ..BackfillFilter::default() }), [cancelled]);
     assert_eq!(list(BackfillFilter { is_open: true, ..BackfillFilter::default() }), []);
     assert_eq!(bench.query.backfill_of(runs[2].id).unwrap(), Some(first.id));
     assert_eq!(bench.query.backfill_of(RunId(ID)).unwrap(), None);

@@ -95,6 +95,8 @@ struct Done {
     jobs_firing: u64,
     /// Runs that were open in the backup.
     runs_lost: u64,
+    /// Runs that ends of others were about to fire.
+    runs_not_fired: u64,
 }
 
 /// Restores into a new directory; no server is asked, and none may have it open.
@@ -119,6 +121,7 @@ pub(crate) fn restore(out: Out, args: &RestoreArgs) -> Result<(), Failure> {
         slots_covered: restored.counts.slots,
         jobs_firing: restored.counts.firing,
         runs_lost: restored.counts.runs,
+        runs_not_fired: restored.counts.fired,
     };
     out.show(&done, text)
 }
@@ -129,9 +132,10 @@ fn text(done: &Done) -> String {
         "{data}  as of {}\n\
          {} slots since then are covered by rows (why: restored), {} jobs fire their newest one\n\
          {} runs that were open then are lost (why: restored): they may have ended since\n\
+         {} jobs that ends of runs were about to fire are not fired (why: restored)\n\
          frozen  nothing starts before you have looked\n\
          next    stop the old server for good, then: rota serve --data {data}; rota thaw\n",
-        done.taken_at, done.slots_covered, done.jobs_firing, done.runs_lost
+        done.taken_at, done.slots_covered, done.jobs_firing, done.runs_lost, done.runs_not_fired
     )
 }
 
