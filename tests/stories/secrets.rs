@@ -181,6 +181,14 @@ fn a_secret_is_seen_by_those_it_is_meant_for_and_by_nobody_else() {
     scene.heard.push_str(&metrics);
     assert!(scene.heard.contains("{{secret.PARTNER}}"));
 
+    // What got a value while it was in use may say it at any time, also to a server that never had it in use.
+    let said = scene.folder.path().join("said");
+    std::fs::write(&said, format!("{FIRST}\n{SECOND}\n")).unwrap();
+    scene.server.job(&json!({"name": "late", "app": "etl", "handler": "shell", "param": "cat said >&2; exit 3"}));
+    assert_eq!(scene.run("late")["message"], "exit status 3: ***");
+    std::fs::remove_file(&said).unwrap();
+    scene.nothing_is_seen();
+
     assert!(scene.cli(&["secret", "rm", "PARTNER"], "", 1).contains("secret_in_use"));
     scene.cli(&["secret", "rm", "PARTNER", "--force"], "", 0);
     assert_eq!(scene.run("ping")["why"], "secret_unknown");

@@ -124,7 +124,7 @@ pub(crate) async fn delete(
             .hint("change these jobs first; with force (--force) it goes at once, and their attempts fail"));
     }
     let shared = state.clone();
-    let removal = Reservation::SecretBack { namespace: namespace.clone(), name: name.clone() };
+    let removal = Reservation::SecretBack { namespace: namespace.clone(), name: name.clone(), at: state.now() };
     let reserved = state.carry(async move { change(&shared, removal).await }).await?;
     if reserved == Reserved::Unknown {
         return Err(unknown(&namespace, &name));

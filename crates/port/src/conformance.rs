@@ -79,6 +79,7 @@ macro_rules! store_suite {
             a_request_is_forgotten_after_seven_days
             tokens_are_kept_until_they_are_revoked
             a_secret_is_set_replaced_and_removed
+            values_that_went_out_of_use_are_kept_for_a_while
             jobs_that_name_a_secret_are_found
             header_values_come_back_as_they_were
             an_alert_is_set_replaced_and_removed

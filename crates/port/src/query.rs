@@ -18,6 +18,9 @@ pub trait Query: Send + Sync {
     fn tokens(&self) -> Result<Vec<Token>, Error>;
     /// All secrets, ordered by (namespace, name).
     fn secrets(&self) -> Result<Vec<StoredSecret>, Error>;
+    /// Values that were replaced or removed, oldest first, each with the moment at which that was: the last
+    /// [`RETIRED_MAX`](crate::secrets::RETIRED_MAX) of each namespace, until a sweep of what ended before that moment.
+    fn retired_secrets(&self) -> Result<Vec<StoredSecret>, Error>;
     /// Living jobs whose current version names a secret, with an id above `after`, in order of id.
     fn jobs_with_secrets(&self, after: JobId, limit: u32) -> Result<Vec<Definition>, Error>;
     /// All alert rules, ordered by (namespace, name).

@@ -2,7 +2,8 @@
 //! workers say.
 //!
 //! Invariants: what is here was durable before, and a change is seen by the next dispatch; nothing here prints; a value
-//! that was replaced or removed is still redacted until the process ends, since what got it may run on.
+//! that was replaced or removed is still redacted, since what got it may run on: until the process ends, and in later ones
+//! for as long as the store keeps it.
 //!
 //! A value shorter than [`REDACTED_BYTES_MIN`] cannot be told from ordinary text, and is not redacted.
 
@@ -26,7 +27,7 @@ pub const REDACTED_BYTES_MIN: usize = 6;
 /// Shorter lines of a value with several are not looked for by themselves.
 const LINE_BYTES_MIN: usize = 12;
 /// Values of a namespace that are still looked for after they were replaced or removed.
-const RETIRED_MAX: usize = 100;
+pub const RETIRED_MAX: usize = 100;
 /// What stands for a value.
 pub const REDACTED: &str = "***";
 
@@ -75,6 +76,12 @@ impl Secrets {
     /// Everything that a store holds of secrets, and whose they are.
     pub fn open(query: &dyn Query) -> Result<Secrets, Error> {
         let secrets = Secrets::default();
+        let mut retired: BTreeMap<String, Vec<Secret>> = BTreeMap::new();
+        for stored in query.retired_secrets()? {
+            retired.entry(stored.namespace).or_default().push(stored.value);
+        }
+        let vaults = retired.into_iter().map(|(namespace, retired)| (namespace, Arc::new(Vault::retired(retired))));
+        secrets.write().vaults = vaults.collect();
         secrets.load(|| query.secrets())?;
         for app in query.apps()? {
             secrets.put_app(&app);
@@ -159,6 +166,12 @@ impl Vault {
         retired.drain(..excess);
         let search = Search::new(values.values().chain(&retired));
         Vault { values, retired, search }
+    }
+
+    /// Nothing but what is no longer in use.
+    fn retired(retired: Vec<Secret>) -> Vault {
+        let search = Search::new(retired.iter());
+        Vault { values: BTreeMap::new(), retired, search }
     }
 
     /// How many there are.

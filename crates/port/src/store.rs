@@ -148,7 +148,7 @@ pub enum Reservation {
         /// The scope.
         scope: Scope,
     },
-    /// Sets a secret, whether or not it was set before.
+    /// Sets a secret, whether or not it was set before; another value that it had is kept as retired.
     Secret(StoredSecret),
     /// Sets an alert rule, whether or not it was set before.
     Alert {
@@ -172,12 +172,14 @@ pub enum Reservation {
     },
     /// What followed from ends of runs and from deliveries.
     AlertWork(Box<crate::alerts::Work>),
-    /// Removes a secret; `Unknown` if it is not set.
+    /// Removes a secret; `Unknown` if it is not set. Its value is kept as retired.
     SecretBack {
         /// The namespace.
         namespace: String,
         /// Its name.
         name: String,
+        /// When.
+        at: UnixMs,
     },
 }
 

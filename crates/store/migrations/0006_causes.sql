@@ -67,3 +67,14 @@ CREATE TABLE trace (
     run    INTEGER PRIMARY KEY,
     parent TEXT NOT NULL
 );
+
+-- Values of secrets that were replaced or removed at `at`, sealed as they were: what got one may still say it.
+CREATE TABLE retired_secret (
+    id        INTEGER PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    name      TEXT NOT NULL,
+    value     BLOB NOT NULL,
+    at        INTEGER NOT NULL,
+    by        TEXT NOT NULL
+);
+CREATE INDEX retired_secret_by_namespace ON retired_secret (namespace, id);

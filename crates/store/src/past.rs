@@ -104,6 +104,11 @@ pub(crate) fn note_sweep(conn: &Connection, start: u64, end: u64) -> rusqlite::R
     backfills::forget(conn, end)
 }
 
+/// Forgets the values of secrets that went out of use before what is kept.
+pub(crate) fn forget_secrets(conn: &Connection, before: UnixMs) -> rusqlite::Result<()> {
+    conn.prepare_cached("DELETE FROM retired_secret WHERE at < ?1")?.execute([before.0]).map(drop)
+}
+
 pub(crate) fn insert_freeze(conn: &Connection, partition: PartitionId, freeze: &Freeze) -> rusqlite::Result<()> {
     let sql = format!(
         "INSERT OR REPLACE INTO freeze (partition, {FREEZE_COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"

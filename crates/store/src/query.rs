@@ -184,6 +184,14 @@ impl Query for SqliteQuery {
         })
     }
 
+    fn retired_secrets(&self) -> Result<Vec<StoredSecret>, Error> {
+        self.ask(|conn| {
+            let sql = "SELECT namespace, name, value, at, by FROM retired_secret ORDER BY id";
+            let mut statement = conn.prepare_cached(sql)?;
+            statement.query_map([], |row| codec::secret(row, &self.key))?.collect()
+        })
+    }
+
     fn alerts(&self) -> Result<Vec<StoredAlert>, Error> {
         self.ask(alerts::read)
     }

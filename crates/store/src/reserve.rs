@@ -5,6 +5,7 @@ use rota_core::limits;
 use rota_core::rate::Rates;
 use rota_core::time::UnixMs;
 use rota_core::upstream;
+use rota_port::secrets::RETIRED_MAX;
 use rota_port::store::{Error, REQUEST_KEPT_MS, Reservation, Reserved, Scope, StoredSecret, Token};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
@@ -74,7 +75,7 @@ impl SqliteStore {
             }
             Reservation::AlertBack { namespace, name } => alerts::remove(&self.conn, namespace, name),
             Reservation::AlertWork(work) => alerts::work(&self.conn, work),
-            Reservation::SecretBack { namespace, name } => secret_back(&self.conn, namespace, name),
+            Reservation::SecretBack { namespace, name, at } => secret_back(&self.conn, (namespace, name), *at),
         }
     }
 }
@@ -229,6 +230,13 @@ fn tokens_back(conn: &Connection, scope: &Scope) -> Result<Reserved, Error> {
 
 fn keep_secret(conn: &Connection, secret: &StoredSecret, key: &Key) -> Result<Reserved, Error> {
     let (namespace, name) = (&secret.namespace, &secret.name);
+    let before = conn
+        .prepare_cached("SELECT namespace, name, value, at, by FROM secret WHERE namespace = ?1 AND name = ?2")
+        .and_then(|mut ask| ask.query_row([namespace, name], |row| codec::secret(row, key)).optional())
+        .map_err(of)?;
+    if before.is_some_and(|before| before.value != secret.value) {
+        retire(conn, (namespace, name), secret.at)?;
+    }
     let sealed = key.seal(&secret.value.0, &codec::value_context(namespace, name))?;
     let upsert = "INSERT INTO secret (namespace, name, value, at, by) VALUES (?1, ?2, ?3, ?4, ?5) \
          ON CONFLICT DO UPDATE SET value = excluded.value, at = excluded.at, by = excluded.by";
@@ -236,7 +244,19 @@ fn keep_secret(conn: &Connection, secret: &StoredSecret, key: &Key) -> Result<Re
     Ok(Reserved::Done)
 }
 
-fn secret_back(conn: &Connection, namespace: &str, name: &str) -> Result<Reserved, Error> {
+/// Keeps a value that goes out of use as it is sealed, and of a namespace no more than are looked for.
+fn retire(conn: &Connection, (namespace, name): (&str, &str), at: UnixMs) -> Result<(), Error> {
+    let keep = "INSERT INTO retired_secret (namespace, name, value, at, by) \
+         SELECT namespace, name, value, ?3, by FROM secret WHERE namespace = ?1 AND name = ?2";
+    run(conn, keep, params![namespace, name, at.0])?;
+    let forget = "DELETE FROM retired_secret WHERE namespace = ?1 AND id <= \
+         (SELECT id FROM retired_secret WHERE namespace = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";
+    run(conn, forget, params![namespace, RETIRED_MAX as i64])?;
+    Ok(())
+}
+
+fn secret_back(conn: &Connection, (namespace, name): (&str, &str), at: UnixMs) -> Result<Reserved, Error> {
+    retire(conn, (namespace, name), at)?;
     let removed = run(conn, "DELETE FROM secret WHERE namespace = ?1 AND name = ?2", params![namespace, name])?;
     Ok(if removed == 0 { Reserved::Unknown } else { Reserved::Done })
 }

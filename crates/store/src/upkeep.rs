@@ -250,6 +250,7 @@ pub(crate) fn sweep(store: &mut SqliteStore, before: UnixMs, floor: u64) -> Resu
             at += 1;
         }
     }
+    past::forget_secrets(&store.conn, before).map_err(of)?;
     Ok(swept)
 }
 

@@ -7,6 +7,7 @@ use rota_core::worker::Secret;
 
 use super::Open;
 use super::fixture::{Bench, T, definition};
+use crate::secrets::RETIRED_MAX;
 use crate::store::{Reservation, Reserved, StoredSecret};
 
 fn secret(namespace: &str, name: &str, value: &str) -> StoredSecret {
@@ -33,11 +34,41 @@ pub fn a_secret_is_set_replaced_and_removed(open: Open<'_>) {
     let gone = |namespace: &str, name: &str| Reservation::SecretBack {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
+        at: T.plus_ms(9),
     };
     assert_eq!(bench.reserve(gone("shop", "PARTNER")), Reserved::Done);
     assert_eq!(bench.reserve(gone("shop", "PARTNER")), Reserved::Unknown);
     assert_eq!(bench.reserve(gone("bank", "A")), Reserved::Unknown);
     assert_eq!(bench.query.secrets(), Ok(vec![other, secret("shop", "A", "")]));
+}
+
+/// What replaced or removed values said is known until what ended before they went is swept, but for the oldest of many.
+pub fn values_that_went_out_of_use_are_kept_for_a_while(open: Open<'_>) {
+    let mut bench = Bench::open(open);
+    let set = |value: &str, ms| StoredSecret { at: T.plus_ms(ms), ..secret("shop", "PARTNER", value) };
+    for secret in [set("first", 0), set("first", 1), set("second", 2), set("third", 3), secret("bank", "B", "other")] {
+        assert_eq!(bench.reserve(Reservation::Secret(secret)), Reserved::Done);
+    }
+    for (namespace, name) in [("shop", "PARTNER"), ("bank", "B")] {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        assert_eq!(bench.reserve(Reservation::SecretBack { namespace, name, at: T.plus_ms(4) }), Reserved::Done);
+    }
+    let mut bench = bench.reopen(open);
+    let kept = |bench: &Bench| -> Vec<(String, i64)> {
+        let all = bench.query.retired_secrets().unwrap();
+        all.into_iter().map(|secret| (secret.value.0, secret.at.since_ms(T))).collect()
+    };
+    let expected = [("first", 2), ("second", 3), ("third", 4), ("other", 4)];
+    assert_eq!(kept(&bench), expected.map(|(value, ms)| (value.to_owned(), ms)));
+    bench.store.sweep(T.plus_ms(4), 0).unwrap();
+    assert_eq!(kept(&bench), expected[2..].iter().map(|(value, ms)| ((*value).to_owned(), *ms)).collect::<Vec<_>>());
+    let many = i64::try_from(RETIRED_MAX).unwrap() + 5;
+    for ms in 10..10 + many {
+        assert_eq!(bench.reserve(Reservation::Secret(set(&format!("value {ms}"), ms))), Reserved::Done);
+    }
+    let all = kept(&bench);
+    assert_eq!(all.len(), RETIRED_MAX + 1, "those of another namespace are not touched");
+    assert_eq!((&all[0].0, &all[1].0), (&"other".to_owned(), &"value 14".to_owned()));
 }
 
 fn request(job: JobId, version: u32, bench: &Bench, headers: &[(&str, &str)], body: &str) -> Definition {

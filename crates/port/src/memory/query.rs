@@ -24,6 +24,10 @@ impl Query for MemoryStore {
         self.with(|state| Ok(state.tokens.clone()))
     }
 
+    fn retired_secrets(&self) -> Result<Vec<StoredSecret>, Error> {
+        self.with(|state| Ok(state.retired.clone()))
+    }
+
     fn secrets(&self) -> Result<Vec<StoredSecret>, Error> {
         self.with(|state| Ok(state.secrets.values().cloned().collect()))
     }

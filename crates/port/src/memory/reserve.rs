@@ -47,13 +47,19 @@ impl State {
                 Reserved::Done
             }
             Reservation::Secret(secret) => {
-                self.secrets.insert((secret.namespace.clone(), secret.name.clone()), secret.clone());
+                let before = self.secrets.insert((secret.namespace.clone(), secret.name.clone()), secret.clone());
+                if let Some(before) = before.filter(|before| before.value != secret.value) {
+                    self.retire(before, secret.at);
+                }
                 Reserved::Done
             }
             Reservation::Alert { .. } | Reservation::AlertBack { .. } | Reservation::AlertWork(_) => self.alert(what),
-            Reservation::SecretBack { namespace, name } => {
+            Reservation::SecretBack { namespace, name, at } => {
                 let removed = self.secrets.remove(&(namespace.clone(), name.clone()));
-                removed.map_or(Reserved::Unknown, |_| Reserved::Done)
+                removed.map_or(Reserved::Unknown, |secret| {
+                    self.retire(secret, *at);
+                    Reserved::Done
+                })
             }
         }
     }

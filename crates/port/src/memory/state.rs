@@ -16,6 +16,7 @@ use rota_core::worker::{App, Registration, WorkerState};
 
 use crate::alerts::{StoredAlert, StoredNotice, Watch};
 use crate::history::{StateChange, Term};
+use crate::secrets::RETIRED_MAX;
 use crate::store::{StoredSecret, Token};
 
 /// A partition's row: whose term it is, and how far it has come.
@@ -79,6 +80,7 @@ pub struct State {
     pub(super) tokens: Vec<Token>,
     /// By namespace and name.
     pub(super) secrets: BTreeMap<(String, String), StoredSecret>,
+    pub(super) retired: Vec<StoredSecret>,
     pub(super) terms: Vec<Term>,
     pub(super) freezes: BTreeMap<(PartitionId, u64), Freeze>,
     pub(super) reruns: BTreeMap<RunId, Arc<Rerun>>,
@@ -122,6 +124,7 @@ impl State {
             requests: BTreeMap::new(),
             tokens: Vec::new(),
             secrets: BTreeMap::new(),
+            retired: Vec::new(),
             terms: Vec::new(),
             freezes: BTreeMap::new(),
             reruns: BTreeMap::new(),
@@ -217,6 +220,18 @@ impl State {
         self.apps.get(&app).map(|(_, partition)| *partition)
     }
 
+    /// Keeps a value that is no longer in use, and of a namespace no more than are looked for.
+    pub(super) fn retire(&mut self, secret: StoredSecret, at: UnixMs) {
+        let namespace = secret.namespace.clone();
+        self.retired.push(StoredSecret { at, ..secret });
+        let is_ours = |secret: &StoredSecret| secret.namespace == namespace;
+        if self.retired.iter().filter(|secret| is_ours(secret)).count() > RETIRED_MAX
+            && let Some(oldest) = self.retired.iter().position(is_ours)
+        {
+            self.retired.remove(oldest);
+        }
+    }
+
     pub(super) fn current(&self, job: JobId) -> Option<&Definition> {
         self.jobs.get(&job).and_then(|versions| versions.last())
     }
@@ -249,6 +264,7 @@ impl State {
         let (runs_of, last) = (&self.backfill_runs, self.swept);
         let has_runs = |id: &BackfillId| runs_of.values().any(|of| of == id);
         self.backfills.retain(|id, (_, backfill)| backfill.is_open() || id.0 >= last || has_runs(id));
+        self.retired.retain(|secret| secret.at >= before);
         self.parents.retain(|run, _| runs.contains_key(run));
         swept
     }

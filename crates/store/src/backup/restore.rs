@@ -269,8 +269,14 @@ fn prepare(file: &Path, manifest: &Manifest, what: &Restore) -> rusqlite::Result
 /// Takes everything out that was sealed under a key which is not there.
 fn drop_secrets(conn: &Connection, file: &Path) -> rusqlite::Result<()> {
     conn.execute("DELETE FROM worker", [])?;
-    let has_secrets = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'secret'";
-    if conn.query_row(has_secrets, [], |row| row.get::<_, u32>(0))? > 0 {
+    let has = |table| {
+        let sql = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1";
+        conn.query_row(sql, [table], |row| row.get::<_, u32>(0)).map(|count| count > 0)
+    };
+    if has("retired_secret")? {
+        conn.execute("DELETE FROM retired_secret", [])?;
+    }
+    if has("secret")? {
         conn.execute_batch("DELETE FROM secret; UPDATE definition SET headers = NULL WHERE headers IS NOT NULL")?;
     }
     let dir = file.parent().expect("the database lies in a directory");
