@@ -302,12 +302,7 @@ async fn make(
         beside: beside.clone(),
     };
     let wish = Wish { prune: args.prune, take_over: args.take_over };
-    // The namespace of the call is that of jobs whose file names none.
-    let mut wanted = source.wanted.clone();
-    for job in &mut wanted.jobs {
-        client.namespace().clone_into(&mut job.spec.namespace);
-    }
-    plan(&wanted, &view, wish).map_err(|mistakes| {
+    plan(&source.wanted, &view, wish).map_err(|mistakes| {
         let mistakes: Vec<Mistake> =
             mistakes.into_iter().map(|(index, error)| wanted::refused(&source.wanted.jobs[index], error)).collect();
         Wrong::of(source, mistakes).said(is_json)

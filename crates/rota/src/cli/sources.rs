@@ -166,6 +166,11 @@ fn named(file: &Path, mut source: Source, client: &Client, prunes: bool) -> Resu
         let hint = "give it one: name: shop".to_owned();
         return Err(Failure::usage("--prune deletes what the file made, and this file has no name", Some(hint)));
     }
+    // The namespace of the call is that of jobs whose file names none.
+    let namespace = source.namespace(client).to_owned();
+    for job in &mut source.wanted.jobs {
+        namespace.clone_into(&mut job.spec.namespace);
+    }
     Ok(source)
 }
 
