@@ -352,8 +352,9 @@ pub(crate) fn find_run(state: &State, text: &str) -> Result<Run, Refusal> {
         return state.query.run(RunId(id))?.ok_or_else(unknown);
     }
     let Some((value, digits)) = RunId::parse_suffix(text) else {
-        return Err(Refusal::invalid("run", format!("`{shown}` is not a run"))
-            .hint("runs print as r and digits of base 32, without i, l, o and u"));
+        return Err(Refusal::invalid("run", format!("`{shown}` is not a run")).hint(
+            "runs print as r and digits of base 32, without i, l, o and u; a job is asked about at a time: JOB@TIME",
+        ));
     };
     if let Some(run) = state.query.run(RunId(value))? {
         return Ok(run);

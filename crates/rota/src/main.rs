@@ -82,7 +82,9 @@ pub(crate) fn current_thread() -> Result<tokio::runtime::Runtime, Failure> {
 async fn ask(common: &Common, out: Out, command: Ask) -> Result<(), Failure> {
     let credentials = Credentials::find(common, Path::new(credentials::FILE))?;
     let client = Client::new(credentials, &common.namespace)?;
-    let client = if out.is_json { client } else { client.with_notices() };
+    // What changes a freeze says itself what is frozen.
+    let is_told = out.is_json || matches!(command, Ask::Freeze(_) | Ask::Thaw(_));
+    let client = if is_told { client } else { client.with_notices() };
     match command {
         Ask::App(command) => cli::app::run(&client, out, command).await,
         Ask::Token(command) => cli::token::run(&client, out, command).await,

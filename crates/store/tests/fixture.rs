@@ -174,6 +174,9 @@ fn write(store: &mut dyn Store, schema: u32) {
         write_upstream(store, (app.id, job), epoch, first + 2);
     }
     if schema >= 6 {
+        let (namespace, name, by) = ("shop".to_owned(), "PARTNER".to_owned(), "someone".to_owned());
+        let secret = StoredSecret { namespace, name, value: Secret("a newer value".to_owned()), at: T.plus_ms(80), by };
+        assert_eq!(store.reserve(&Reservation::Secret(secret)), Ok(Reserved::Done));
         write_children(store, &run(7, RunState::Running, None), epoch, first + 2);
     }
 }
@@ -389,6 +392,8 @@ fn a_store_of_schema_6_opens_with_everything() {
         assert_eq!(query.children_of(run.id), store.children_of(run.id));
         assert_eq!(query.trace_parent(run.id), store.trace_parent(run.id));
     }
+    assert_eq!(query.retired_secrets(), store.retired_secrets());
+    assert_eq!(query.retired_secrets().unwrap().len(), 1);
     past((store, query));
 }
 

@@ -125,7 +125,9 @@ impl Shards {
         let of_it = || part.runs.values().flat_map(|row| &row.attempts).filter(|a| a.worker == worker);
         let was_avoided = of_it().any(|a| {
             let is_near = |at: rota_core::time::UnixMs| (attempt.at.since_ms(at)).abs() < AVOIDED_MS;
-            a.state == AttemptState::NotStarted && a.ended_at.is_some_and(is_near)
+            // What was killed may not have reached it either.
+            let may_have_refused = matches!(a.state, AttemptState::NotStarted | AttemptState::Killed);
+            may_have_refused && a.ended_at.is_some_and(is_near)
         });
         // Others that were released within this batch may have held their places a moment ago.
         let is_busy = |a: &&Attempt| a.released_at.is_none() || a.released_at.is_some_and(|at| at >= attempt.at);

@@ -75,6 +75,8 @@ impl Mistake {
     fn of(key: &'static str, error: rota_cron::Error) -> Mistake {
         let code = error.code.as_str().to_owned();
         let (field, position, hint) = (error.field, error.position, error.hint);
+        let of_job = || (error.code == rota_cron::ErrorCode::NoSeed).then(|| "name the job: --job NAME".to_owned());
+        let hint = hint.or_else(of_job);
         Mistake { code, key: Some(key), field, position, message: error.message, hint }
     }
 
