@@ -35,7 +35,8 @@ fn look(store: &Store, run: &Run, edge: &Edge, is_alone: bool) -> Verdict {
         let rows = part.runs.values().map(|row| &row.run);
         let mut rows = rows.filter(|row| row.job == edge.job && row.origin == Origin::Schedule && row.slot == run.slot);
         let row = stands_for(part, rows.next()?);
-        (row.shards > 0).then_some((part, row))
+        // What was discarded while it waited is no run.
+        (row.shards > 0 && row.state != RunState::Discarded).then_some((part, row))
     });
     let ends: Vec<RunState> =
         found.map_or_else(Vec::new, |(part, row)| [row.state].into_iter().chain(reruns(part, row.id)).collect());
