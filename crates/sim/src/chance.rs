@@ -10,7 +10,7 @@ impl Chance {
     /// The numbers of a seed for one purpose: what one purpose draws does not change what another does.
     pub(crate) fn new(seed: u64, purpose: u64) -> Chance {
         let mut draw = Draw::new(seed);
-        Chance(Draw::new(draw.next() ^ purpose.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+        Chance(Draw::new(draw.number() ^ purpose.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
     /// Below `below`; 0 if that is 0.
@@ -21,7 +21,7 @@ impl Chance {
     /// From 0 to below 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
     pub(crate) fn unit(&mut self) -> f64 {
-        (self.0.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.0.number() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Between two bounds, evenly.

@@ -61,7 +61,7 @@ async fn a_run_is_triggered_fails_is_retried_and_succeeds() {
         [
             "triggered: by hand, with a parameter of its own",
             "gate: overlap: allowed; cap: 1000 shards of etl",
-            "route: etl-1, by fewest in flight; 1 online offer `copy` now",
+            "route: etl-1, by least weight; 1 online offer `copy` now",
             "try 1: dispatched to etl-1",
             "try 1: failed after 500 ms: handler_failed (the handler reported a failure); said \"said failed\"",
             "try 2: dispatched to etl-1, 10.0 s after try 1 ended",

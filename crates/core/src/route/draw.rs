@@ -17,14 +17,14 @@ impl Draw {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.drawn = self.drawn.wrapping_add(1);
         mix(self.seed.wrapping_add(self.drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
     /// The next number, below `below`; 0 if that is 0.
     pub fn below(&mut self, below: u64) -> u64 {
-        let product = u128::from(self.next()) * u128::from(below);
+        let product = u128::from(self.number()) * u128::from(below);
         u64::try_from(product >> 64).expect("a product's upper half is below its factor")
     }
 }

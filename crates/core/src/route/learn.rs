@@ -47,12 +47,10 @@ impl Learned {
     pub fn report(&mut self, used: u64, prior: u64) {
         let known = self.weight(prior, u64::MAX);
         let used = used.min(known.saturating_mul(OUTLIER_TIMES));
-        self.mean = if self.reports == 0 {
-            used
-        } else {
-            let sum = u128::from(used) * ALPHA_PERCENT + u128::from(self.mean) * (100 - ALPHA_PERCENT);
-            u64::try_from(sum / 100).expect("a mean is no larger than what it is of")
-        };
+        // The first few count alike, or the very first would outweigh those after it.
+        let share = ALPHA_PERCENT.max(100 / (u128::from(self.reports) + 1));
+        let sum = u128::from(used) * share + u128::from(self.mean) * (100 - share);
+        self.mean = u64::try_from(sum / 100).expect("a mean is no larger than what it is of");
         self.reports = self.reports.saturating_add(1);
     }
 

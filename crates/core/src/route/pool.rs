@@ -460,7 +460,7 @@ impl Pool {
                     .find(|member| self.places.is_able(*member) && has_room(*member) && suits(*member));
                 found.or_else(|| ring.from(task.key).find(|member| self.places.is_able(*member) && suits(*member)))
             }
-            Rule::LeastInflight { choices: 0 } => self.by_tasks.as_ref()?.emptiest(1, draw.next(), suits),
+            Rule::LeastInflight { choices: 0 } => self.by_tasks.as_ref()?.emptiest(1, draw.number(), suits),
             Rule::LeastInflight { choices } => self.best_of(*choices, 1, tasks_of, draw, suits),
             Rule::Weight { choices: 0 } => self.by_weight.as_ref()?.emptiest(task.weight, task.app_turn, suits),
             Rule::Weight { choices } => self.best_of(*choices, task.weight, weight_of, draw, suits),
@@ -490,7 +490,7 @@ impl Pool {
                 return drawn;
             }
         }
-        self.places.from(draw.next()).find(|member| suits(*member))
+        self.places.from(draw.number()).find(|member| suits(*member))
     }
 
     /// The best of some by chance, of equals the first drawn; if none of those suits, of all.
@@ -523,7 +523,7 @@ impl Pool {
                 best = Some((member, burden));
             }
         }
-        best.map(|(member, _)| member).or_else(|| self.places.from(draw.next()).find(|member| suits(*member)))
+        best.map(|(member, _)| member).or_else(|| self.places.from(draw.number()).find(|member| suits(*member)))
     }
 
     /// The best score of the first so many that suit from a place on; of equals one by chance.

@@ -271,7 +271,7 @@ fn scan(pool: &Pool, rule: &Rule, task: &Task<'_>) -> Option<Option<u32>> {
     };
     Some(match rule {
         Rule::First | Rule::Failover => turned(0).next(),
-        Rule::Last => turned(0).last(),
+        Rule::Last => turned(0).next_back(),
         Rule::Busyover { on_busy: OnBusy::Queue | OnBusy::Fail } => turned(0).find(|at| !task.runs_on.contains(at)),
         Rule::Busyover { on_busy: OnBusy::LeastLoaded } => {
             turned(0).find(|at| !task.runs_on.contains(at)).or_else(|| emptiest(task.job_turn, 1, false))

@@ -140,6 +140,7 @@ fn every_run_of_the_parent_counts_whatever_made_it() {
         reused: Vec::new(),
         workers: Vec::new(),
         request_id: None,
+        parent: None,
     };
     rig.answer(|reply| Input::Rerun { order: Box::new(order), reply });
     end(&mut rig, Outcome::Success);

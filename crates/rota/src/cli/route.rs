@@ -1,7 +1,7 @@
 //! How a job's worker is chosen, from the flags of `rota job add` and `rota job edit`, and in one line.
 
 use rota_wire::rest::{JobSpec, Route};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::exit::Failure;
 
@@ -45,8 +45,8 @@ fn told(route: Route, options: &[String]) -> Result<Route, Failure> {
             (_, text) => drop(keys.insert(key.trim().to_owned(), value(text))),
         }
     }
-    let read = |keys: Map<String, Value>| serde_json::from_value(Value::Object(keys));
-    read(keys).map_err(|error| Failure::usage(format!("--route: {error}"), None))
+    serde_path_to_error::deserialize(Value::Object(keys))
+        .map_err(|error| Failure::usage(format!("--route {}: {}", error.path(), error.inner()), None))
 }
 
 /// Numbers and truth values stand for themselves, the rest is text.

@@ -135,7 +135,11 @@ impl<'de> Deserializer<'de> for Spot<'de> {
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Number(value) => visitor.visit_i64(*value),
             Value::Fraction(text) => {
-                Err(Mistake::new(self.0.mark, format!("the number {text} is not a whole one that fits here")))
+                let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+                let read = number.and_then(|number| visitor.visit_f64(number).map_err(|_: Mistake| ()).ok());
+                read.ok_or_else(|| {
+                    Mistake::new(self.0.mark, format!("the number {text} is not a whole one that fits here"))
+                })
             }
             Value::Text(text) => visitor.visit_str(text),
             Value::List(items) => visitor.visit_seq(Items { items: items.iter(), at: 0 }),
