@@ -1,7 +1,9 @@
 //! Workloads that are made up, each after a shape that is met: the same seed makes the same for ever.
 //!
-//! Jobs are periodic. The duration of a run is lognormal around its job's, and so is what it uses. Where what is known of
-//! a shape leaves a number open, its total demand decided it, never what a strategy makes of it.
+//! Jobs are periodic. The duration of a run is lognormal around its job's, and so is what it uses, up to what
+//! the largest task of any shape uses: were there one that alone is more than a machine is to carry, no number of machines
+//! would do. Where what is known of a shape leaves a number open, its total demand decided it, never what a strategy makes
+//! of it.
 
 use crate::chance::Chance;
 use crate::workload::{CORE, Job, Run, Shape, Workload, hint_of};
@@ -15,6 +17,8 @@ const WARM_UP_MS: u64 = 2 * HOUR_MS;
 const ALIGNED: f64 = 0.85;
 /// How much what runs of a job use differs.
 const CORES_SIGMA: f64 = 0.2;
+/// What a task uses at most.
+const CORES_MOST: f64 = 2.4;
 /// Periods of small jobs: in minutes, with their shares.
 const SMALL_PERIODS: [(u64, f64); 3] = [(1, 0.6), (5, 0.3), (10, 0.1)];
 const BIG_PERIODS: [(u64, f64); 5] = [(5, 0.2), (10, 0.2), (15, 0.2), (30, 0.2), (60, 0.2)];
@@ -137,11 +141,11 @@ impl Making {
     }
 
     /// Running for a good part of their period.
-    fn big(&mut self, count: u32, cores: (f64, f64), aligned: f64) {
+    fn big(&mut self, count: u32, (cores_least, cores_most): (f64, f64), aligned: f64) {
         for _ in 0..count {
             let period_ms = self.traits.one_of(&BIG_PERIODS) * MINUTE_MS;
             let duration_s = seconds(period_ms) * self.traits.between(0.2, 0.7);
-            let cores = self.traits.between(cores.0, cores.1);
+            let cores = self.traits.between(cores_least, cores_most);
             let phase_ms = self.phase(period_ms, aligned);
             self.add(&Draft { prefix: "big", period_ms, phase_ms, duration_s, cores });
         }
@@ -156,7 +160,8 @@ impl Making {
             let second = self.phases.below(3 * 3_600);
             let at_ms = if is_aligned { hour * HOUR_MS } else { second * SECOND_MS };
             let phase_ms = WARM_UP_MS + at_ms;
-            self.add(&Draft { prefix: "nightly", period_ms: 24 * HOUR_MS, phase_ms, duration_s: 900.0, cores });
+            let (period_ms, duration_s) = (24 * HOUR_MS, 900.0);
+            self.add(&Draft { prefix: "nightly", period_ms, phase_ms, duration_s, cores });
         }
     }
 
@@ -166,7 +171,7 @@ impl Making {
         for _ in 0..count {
             let period_ms = self.traits.one_of(&SMALL_PERIODS) * MINUTE_MS;
             let duration_s = self.traits.lognormal((-0.38_f64).exp(), 2.36).min(seconds(period_ms) / 2.0);
-            let cores = self.traits.bounded_pareto(0.8, 0.05, 2.4);
+            let cores = self.traits.bounded_pareto(0.8, 0.05, CORES_MOST);
             let phase_ms = self.phase(period_ms, ALIGNED);
             self.add(&Draft { prefix: "job", period_ms, phase_ms, duration_s, cores });
         }
@@ -175,7 +180,8 @@ impl Making {
     fn uniform(&mut self, count: u32) {
         for _ in 0..count {
             let phase_ms = self.phase(MINUTE_MS, 0.0);
-            self.add(&Draft { prefix: "job", period_ms: MINUTE_MS, phase_ms, duration_s: 20.0, cores: 0.2 });
+            let (period_ms, duration_s) = (MINUTE_MS, 20.0);
+            self.add(&Draft { prefix: "job", period_ms, phase_ms, duration_s, cores: 0.2 });
         }
     }
 
@@ -192,7 +198,7 @@ impl Making {
         let mut start_ms = draft.phase_ms;
         while start_ms < self.end_ms {
             let duration_ms = millis(self.noise.lognormal(draft.duration_s, sigma)).max(1);
-            let cores = micros(self.noise.lognormal(draft.cores, CORES_SIGMA));
+            let cores = micros(self.noise.lognormal(draft.cores, CORES_SIGMA).min(CORES_MOST));
             self.runs.push(Run { job, start_ms, duration_ms, cores, lag_ms: lag_ms.min(duration_ms) });
             start_ms += draft.period_ms;
         }
@@ -218,4 +224,40 @@ fn millis(seconds: f64) -> u64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "cores are drawn positive and few")]
 fn micros(cores: f64) -> u64 {
     (cores * 1e6).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the shapes are described by.
+    #[test]
+    fn workloads_are_what_their_shapes_say() {
+        let workload = Kind::Mixed.generate(1);
+        assert_eq!(workload, Kind::Mixed.generate(1));
+        let is_big = |run: &&Run| workload.jobs[run.job as usize].name.starts_with("big");
+        let mut big = workload.runs.iter().filter(is_big);
+        assert!(big.all(|run| run.cores <= CORE * 12 / 5 && run.duration_ms <= HOUR_MS * 2));
+        let mut small: Vec<u64> = workload.runs.iter().filter(|run| !is_big(run)).map(|run| run.duration_ms).collect();
+        small.sort_unstable();
+        let median = small[small.len() / 2];
+        assert!((2_500..3_500).contains(&median), "{median}");
+        for (kind, jobs, aligned) in [
+            (Kind::Mixed, 960, 816),
+            (Kind::Unaligned, 960, 0),
+            (Kind::Hetero, 960, 816),
+            (Kind::Nightly, 1_080, 918),
+            (Kind::Heavy, 2_500, 2_125),
+            (Kind::Uniform, 1_500, 0),
+        ] {
+            let workload = kind.generate(2);
+            assert_eq!(workload.jobs.len(), jobs, "{}", kind.name());
+            let mut is_aligned = vec![true; jobs];
+            for run in &workload.runs {
+                is_aligned[run.job as usize] &= run.start_ms % MINUTE_MS == 0;
+            }
+            let found = is_aligned.iter().filter(|aligned| **aligned).count();
+            assert!(found.abs_diff(aligned) <= 80, "{}: {found} of {jobs}", kind.name());
+        }
+    }
 }

@@ -118,6 +118,9 @@ impl Workload {
     }
 }
 
+/// What a machine has at most.
+const CORES_MOST: u64 = 1_024;
+
 /// Machines of a cluster: their cores in turn, and what one costs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Shape {
@@ -129,7 +132,39 @@ pub struct Shape {
     pub price: Option<f64>,
 }
 
+/// What is no description of machines.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{part:?} is not {wanted}; write 4c, 4c:0.17 or 2c+8c")]
+pub struct ShapeError {
+    /// What was said.
+    pub part: String,
+    /// What would be right.
+    pub wanted: &'static str,
+}
+
 impl Shape {
+    /// Reads the cores of a machine, or of several in turn, and the price of one: `4c`, `4c:0.17`, `2c+8c`.
+    ///
+    /// # Errors
+    /// If it is no such text.
+    pub fn parse(text: &str) -> Result<Shape, ShapeError> {
+        let (name, price) = text.split_once(':').map_or((text, None), |(name, price)| (name, Some(price)));
+        let wrong = |part: &str, wanted| ShapeError { part: part.to_owned(), wanted };
+        let cores = |part: &str| {
+            let cores = part.strip_suffix('c').and_then(|cores| cores.parse().ok());
+            let cores = cores.filter(|cores| (1..=CORES_MOST).contains(cores));
+            cores.map(|cores| cores * CORE).ok_or_else(|| wrong(part, "cores from 1c to 1024c"))
+        };
+        let price = match price {
+            None => None,
+            Some(text) => {
+                let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
+                Some(price.ok_or_else(|| wrong(text, "a price an hour"))?)
+            }
+        };
+        Ok(Shape { name: name.to_owned(), cores: name.split('+').map(cores).collect::<Result<_, _>>()?, price })
+    }
+
     /// Equal machines.
     #[must_use]
     pub fn of(cores: u64) -> Shape {
@@ -153,5 +188,21 @@ impl Shape {
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.cores.iter().copied().max().unwrap_or(CORE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_are_read_and_mistakes_told() {
+        let shape = Shape::parse("2c+8c:0.5").unwrap();
+        assert_eq!((shape.cores.clone(), shape.price), (vec![2 * CORE, 8 * CORE], Some(0.5)));
+        assert_eq!([shape.size(0), shape.size(1), shape.size(2)], [2 * CORE, 8 * CORE, 2 * CORE]);
+        assert_eq!(Shape::parse("4c").unwrap(), Shape::of(4));
+        for (wrong, part) in [("", ""), ("4", "4"), ("0c", "0c"), ("4c+", ""), ("4c:-1", "-1"), ("4c:inf", "inf")] {
+            assert_eq!(Shape::parse(wrong).unwrap_err().part, part, "{wrong}");
+        }
     }
 }

@@ -131,7 +131,7 @@ impl World {
             let part = self.store.part(partition);
             part.unclosed_all.iter().all(|run| self.waits_visibly(partition, *run))
         });
-        runs && self.checks.children.is_done()
+        runs && self.checks.children.first_missing(&self.store).is_none()
             && self.fleet.processes.iter().filter(|p| p.is_alive).all(|p| p.unacknowledged().is_empty())
     }
 
@@ -150,8 +150,11 @@ impl World {
                 return format!("{run} of job {} is {} with {attempts:?}", row.run.job, row.run.state.word());
             }
         }
-        if let Some(missing) = self.checks.children.first_missing() {
-            return missing;
+        if let Some(missing) = self.checks.children.first_missing(&self.store) {
+            let notes = self.snapshots.values().flat_map(|snapshot| &snapshot.notes);
+            let waits: Vec<String> =
+                notes.map(|n| format!("{} of app {} wait for {}", n.count, n.app, n.why)).collect();
+            return format!("{missing}; {}", waits.join(", "));
         }
         let silent = self.fleet.processes.iter().find(|p| p.is_alive && !p.unacknowledged().is_empty());
         format!("process {:?} has results that nobody acknowledges", silent.map(|p| p.incarnation))

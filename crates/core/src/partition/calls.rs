@@ -147,6 +147,10 @@ impl Machine {
         let attempt = self.runs.attempt_mut(id);
         let worker = attempt.worker;
         let life = attempt.life;
+        if let Some(next_beat) = attempt.seen_from {
+            // It was seen there: this refusal is that of a copy, which came late or to another.
+            return self.accepted(now, id, next_beat);
+        }
         let is_host = self.fleet.worker(worker).is_host;
         if !matches!(why, Why::RefusedCancelled | Why::SendDeadline) {
             let until = self.fleet.avoid(worker, now.mono);

@@ -98,8 +98,12 @@ impl Machine {
                 continue;
             }
             if running.contains(&id) || finished.contains(&id) {
+                let next_beat = beat.no.saturating_add(1);
                 if matches!(attempt.life, Life::InDoubt(_)) {
-                    self.accepted(now, id, beat.no.saturating_add(1));
+                    self.accepted(now, id, next_beat);
+                } else {
+                    // It has it, whatever the answer to the call is going to say.
+                    self.runs.attempt_mut(id).seen_from.get_or_insert(next_beat);
                 }
                 continue;
             }

@@ -7,7 +7,7 @@
 pub const CORE: u64 = 1_000_000;
 /// A report above so many times of what is known counts as that many times.
 const OUTLIER_TIMES: u64 = 5;
-/// What a new report counts, in hundredths.
+/// What a new report counts, in hundredths, once there have been a few.
 const ALPHA_PERCENT: u128 = 20;
 /// How many reports the prior counts as.
 const PRIOR_REPORTS: u128 = 2;
@@ -82,6 +82,15 @@ mod tests {
             learned.report(2 * CORE, CORE);
         }
         assert!((1_980_000..=2_000_000).contains(&learned.weight(CORE, 4 * CORE)));
+    }
+
+    #[test]
+    fn the_first_few_count_alike() {
+        let mut learned = Learned::default();
+        for used in [CORE, 2 * CORE, 3 * CORE] {
+            learned.report(used, CORE);
+        }
+        assert!((1_980_000..=2_020_000).contains(&learned.mean()), "{}", learned.mean());
     }
 
     #[test]

@@ -409,3 +409,22 @@ fn a_url_call_in_doubt_is_not_repeated_at_most_once() {
     assert!(rig.sends.is_empty());
     assert_eq!(rig.run(send.run).state, RunState::Lost);
 }
+
+#[test]
+fn what_a_beat_has_listed_was_started_whatever_a_late_answer_says() {
+    for finished in [false, true] {
+        let mut rig = Rig::new();
+        let worker = rig.worker(1);
+        let send = triggered(&mut rig, retried(1));
+        let mut beat = rig.beat_of(worker, Incarnation(1), 1, &[]);
+        let listed = if finished { &mut beat.finished } else { &mut beat.running };
+        listed.push(send.attempt);
+        rig.answer(|reply| Input::Beat { beat: Box::new(beat), reply });
+        // A copy of the call came late, to whoever has the address now.
+        let outcome = SendOutcome::NotStarted(Why::RefusedForeignIncarnation);
+        rig.step(Input::Sent { attempt: send.attempt, outcome });
+        assert_eq!(states(&rig, send.run), ["dispatched"], "finished: {finished}");
+        assert_eq!(rig.snapshot().attempts[0].state, AttemptState::Running);
+        assert_eq!(rig.snapshot().workers[0].load, 1);
+    }
+}
