@@ -39,6 +39,7 @@ mod secrets;
 mod shards;
 mod shell;
 mod shipped;
+mod simulate;
 mod streams;
 #[cfg(feature = "otlp")]
 mod traces;

@@ -65,6 +65,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(out, &args),
         Command::Worker(args) => worker::run(&common, args),
         Command::Cron(command) => cli::cron::run(out, command),
+        Command::Simulate(args) => cli::simulate::run(out, &args),
         Command::Ask(command) => current_thread()?.block_on(ask(&common, out, command)),
     }
 }

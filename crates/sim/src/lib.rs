@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod cpu;
 pub mod generate;
 pub mod read;
+pub mod report;
 pub mod search;
 pub mod shift;
 pub mod strategy;

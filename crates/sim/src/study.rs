@@ -110,7 +110,7 @@ pub struct Study {
     pub rows: Vec<Row>,
     /// What is used now, by its place.
     pub current: usize,
-    /// The first of those that need the fewest machines, by its place.
+    /// The one that needs the fewest machines, by its place.
     pub best: usize,
     /// By how far jobs may be shifted.
     pub shifts: Vec<Shift>,
@@ -148,11 +148,12 @@ pub fn study(workloads: &[Workload], plan: &Plan, progress: &(dyn Fn(Progress) +
     }
 }
 
-/// Those that need the fewest; of equals the first.
+/// Those that need the fewest; of equals those whose tasks take no longer on fewer; of these the first.
 fn best(rows: &[Row]) -> usize {
-    let nodes = |row: &Row| row.pooled.map_or(f64::INFINITY, |figure| figure.nodes);
-    let least = rows.iter().map(nodes).fold(f64::INFINITY, f64::min);
-    rows.iter().position(|row| nodes(row) <= least).unwrap_or(0)
+    let nodes = |figure: Option<Figure>| figure.map_or(f64::INFINITY, |figure| figure.nodes);
+    let key = |row: &Row| [row.pooled, row.slowdown, row.hottest].map(nodes);
+    let least = (0..rows.len()).min_by(|a, b| key(&rows[*a]).partial_cmp(&key(&rows[*b])).expect("no figure is NaN"));
+    least.unwrap_or(0)
 }
 
 fn row(plan: &Plan, strategy: &Strategy, answers: &[Answer], now: Option<Figure>, bounds: &Bounds) -> Row {

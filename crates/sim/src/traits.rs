@@ -24,7 +24,7 @@ pub struct Traits {
 pub fn traits(workload: &Workload, shape: &Shape) -> Traits {
     let mut sizes: Vec<(u64, u128)> = Vec::new();
     let (mut starts, mut aligned) = (0_u64, 0_u64);
-    for run in workload.runs.iter().filter(|run| workload.is_measured(run)) {
+    for run in workload.runs.iter().filter(|run| run.end_ms() > workload.from_ms) {
         sizes.push((run.cores, u128::from(run.work())));
         starts += 1;
         aligned += u64::from(run.second() % MINUTE_S == 0);

@@ -41,7 +41,7 @@ pub(crate) fn verdict(rows: &[Row], current: usize, best: usize, traits: &Traits
     if traits.predictability.is_some_and(|part| part < PREDICTABLE) {
         verdict.say(
             "Earlier runs say little about later ones, so learned weights help little.",
-            "历史运行对后续运行的参考价值有限,学习权重的作用不大。",
+            "历史运行对后续运行的参考价值有限，学习权重的作用不大。",
         );
     }
     verdict
@@ -54,7 +54,7 @@ fn say_saving(verdict: &mut Verdict, (now_name, now): (&str, Figure), (name, the
     if now_name == name || saving < SAVING_LEAST {
         verdict.say(
             &format!("Routing gains nothing here: {now_name} is as good as any other that was tried."),
-            &format!("路由策略在此无法带来收益:{now_name} 与其他策略相当。"),
+            &format!("路由策略在此无法带来收益：{now_name} 与其他策略相当。"),
         );
     } else {
         let (of, percent) = (if now.is_more { "at least " } else { "" }, saving * 100.0);
@@ -65,7 +65,7 @@ fn say_saving(verdict: &mut Verdict, (now_name, now): (&str, Figure), (name, the
                 then.nodes, now.nodes, then.least, then.most
             ),
             &format!(
-                "建议从 {now_name} 切换到 {name}:机器数由 {:.0} 降至 {:.0},{}减少 {percent:.0}%(各种子 {} 至 {})。",
+                "建议从 {now_name} 切换到 {name}：机器数由 {:.0} 降至 {:.0}，{}减少 {percent:.0}%（各种子 {} 至 {}）。",
                 now.nodes,
                 then.nodes,
                 if now.is_more { "至少" } else { "" },
@@ -76,7 +76,7 @@ fn say_saving(verdict: &mut Verdict, (now_name, now): (&str, Figure), (name, the
         if !is_apart {
             verdict.say(
                 "But seeds differ as much as the strategies do, so do not count on it.",
-                "但不同种子之间的差异与策略之间的差异相当,请勿过分依赖。",
+                "但不同种子之间的差异与策略之间的差异相当，请勿过分依赖。",
             );
         }
     }
@@ -84,15 +84,15 @@ fn say_saving(verdict: &mut Verdict, (now_name, now): (&str, Figure), (name, the
     match (lumpy, traits.alignment >= ALIGNED) {
         (true, true) => verdict.say(
             &format!("Big tasks, up to {part:.0} % of a machine, start together and collide."),
-            &format!("大任务(最多占单机的 {part:.0}%)同时启动并相互冲突。"),
+            &format!("大任务（最多占单机的 {part:.0}%）同时启动并相互冲突。"),
         ),
         (true, false) => verdict.say(
             &format!("Big tasks, up to {part:.0} % of a machine, collide by chance."),
-            &format!("大任务(最多占单机的 {part:.0}%)会随机冲突。"),
+            &format!("大任务（最多占单机的 {part:.0}%）会随机冲突。"),
         ),
         (false, _) => verdict.say(
             &format!("No task is big: {part:.0} % of a machine at most."),
-            &format!("没有大任务:最多占单机的 {part:.0}%。"),
+            &format!("没有大任务：最多占单机的 {part:.0}%。"),
         ),
     }
 }
@@ -109,7 +109,7 @@ fn say_shifts(verdict: &mut Verdict, then: Figure, shifts: &[Shift]) {
             "If 70 % of the jobs may start up to {} % of their period later, {:.0} machines will do.",
             most.percent, most.optimised.nodes
         ),
-        &format!("若 70% 的任务可延后至多 {}% 周期启动,则 {:.0} 台机器即可。", most.percent, most.optimised.nodes),
+        &format!("若 70% 的任务可延后至多 {}% 周期启动，则 {:.0} 台机器即可。", most.percent, most.optimised.nodes),
     );
 }
 

@@ -101,6 +101,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("logs", &["rota logs r91", "rota logs r91 --follow --shard 1"]),
     ("kill", &["rota kill r91", "rota kill r91 --shard 3"]),
     ("workers", &["rota workers", "rota workers --app etl"]),
+    (
+        "simulate",
+        &[
+            "rota simulate --workload mixed --node 4c --price 0.17",
+            "rota simulate --csv history.csv --node 4c:0.17 --node 8c:0.34 --current APP_ROUND_ROBIN",
+        ],
+    ),
     ("bench", &["rota bench sustained --rate 10000 --seconds 20", "rota bench burst --burst 15000"]),
     (
         "cron next",

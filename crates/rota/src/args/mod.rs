@@ -10,6 +10,7 @@ mod past;
 mod run;
 mod secret;
 mod serve;
+mod simulate;
 mod tool;
 
 use std::sync::LazyLock;
@@ -26,6 +27,7 @@ pub(crate) use past::{AuditArgs, FreezeArgs, RerunArgs, ThawArgs, TopArgs, TopBy
 pub(crate) use run::{LogsArgs, RunArgs, RunsArgs};
 pub(crate) use secret::SecretCommand;
 pub(crate) use serve::{BenchArgs, DevArgs, Scenario, ServeArgs, WorkerArgs};
+pub(crate) use simulate::{SimulateArgs, VerdictLang};
 pub(crate) use tool::{BackupArgs, RestoreArgs, Shell, SinceBackup};
 
 /// The version, and that of the time-zone database that slots follow from.
@@ -74,6 +76,8 @@ pub(crate) enum Command {
     Cron(CronCommand),
     /// Measure a server of its own on this machine, under load
     Bench(BenchArgs),
+    /// Say how many machines a workload needs under each strategy, without a server
+    Simulate(SimulateArgs),
     /// The configuration
     #[command(subcommand)]
     Config(ConfigCommand),

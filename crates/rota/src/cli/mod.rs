@@ -1,4 +1,4 @@
-//! The commands: what was asked becomes a call, the answer a table or JSON. Only `cron` needs no server.
+//! The commands: what was asked becomes a call, the answer a table or JSON. `cron` and `simulate` need no server.
 
 pub(crate) mod alert;
 pub(crate) mod app;
@@ -21,6 +21,7 @@ mod route;
 pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod shown;
+pub(crate) mod simulate;
 mod sources;
 mod split;
 pub(crate) mod table;
