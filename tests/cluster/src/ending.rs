@@ -23,7 +23,7 @@ impl World {
         self.cuts.clear();
         self.outages.fill(0);
         for server in 0..SERVERS {
-            self.servers[server].frozen_until = 0;
+            // Who is frozen stays so for its time: what that has put off keeps its order with what comes later.
             self.restart(server);
             for partition in (0..PARTITIONS).map(PartitionId) {
                 self.step(server, partition, Input::Permits(1_000));
