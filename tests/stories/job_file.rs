@@ -241,6 +241,18 @@ fn drift_is_shown_and_only_what_the_file_made_is_pruned() {
 }
 
 #[test]
+fn what_a_file_makes_is_made_in_its_own_namespace() {
+    let folder = Folder::new();
+    let server = Server::start(folder.path(), &[]);
+    let file = "version: 1\nnamespace: nsx\napps: {appx: }\njobs:\n  far: {app: appx, handler: echo, every: 1h}\n";
+    write(folder.path(), "far.yaml", file);
+    check(&server, folder.path(), "apply -f far.yaml", 0, &["applied 1"]);
+    check(&server, folder.path(), "plan -f far.yaml", 0, &[]);
+    let (_, apps) = ask(&server, folder.path(), "app list", "");
+    assert!(!apps.contains("appx"), "it is none of the default namespace's: {apps}");
+}
+
+#[test]
 fn mistakes_are_told_with_their_place_and_change_nothing() {
     let folder = Folder::new();
     let here = folder.path();

@@ -59,7 +59,9 @@ pub const LABELS_MAX: usize = 64;
 /// Resources that an app's workers can count, CPU and memory among them.
 pub const RESOURCES_MAX: usize = 8;
 /// Jobs of one pool whose own use of its workers is remembered; beyond, what was used longest ago is forgotten.
-pub const USAGES_MAX: usize = 1_000;
+pub const USAGES_MAX: usize = 64;
+/// Rings of one pool that are kept.
+pub const RINGS_MAX: usize = 4;
 /// What a task may weigh, in millionths of a core.
 pub const WEIGHT_MAX: u64 = 1 << 40;
 /// Window over which the choices of workers may be counted.

@@ -1,7 +1,7 @@
 //! The thread that carries notes of ended parents to the machines of their children.
 //!
 //! It reads them at the start, when the writer says that there are new ones, and, where a machine has as many as it is
-//! given at once, every few seconds. Each is carried once in a process: by partition, in order of number.
+//! given at once, every second. Each is carried once in a process: by partition, in order of number.
 //!
 //! Absent on purpose: decisions, and taking notes away. Both are the machine's.
 

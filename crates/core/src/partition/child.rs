@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::gate::Budget;
 use super::jobs::JobIx;
 use super::snapshot::NotesWaiting;
 use super::{Machine, planted};
@@ -67,7 +68,7 @@ impl Machine {
     }
 
     /// Answers what waits, as far as it can be. Returns false if it stopped for lack of ids or room in the batch.
-    pub(super) fn fire_children(&mut self, now: Now) -> bool {
+    pub(super) fn fire_children(&mut self, now: Now, budget: &mut Budget) -> bool {
         if self.notes.waiting.is_empty() {
             return true;
         }
@@ -76,7 +77,7 @@ impl Machine {
             let mut kept = VecDeque::new();
             let mut first = None;
             while let Some(note) = left.pop_front() {
-                match self.answer_note(now, &note) {
+                match self.answer_note(now, &note, budget) {
                     Answered::Yes => {}
                     Answered::NotYet(why) => {
                         first.get_or_insert(why);
@@ -103,7 +104,7 @@ impl Machine {
         has_room
     }
 
-    fn answer_note(&mut self, now: Now, note: &Note) -> Answered {
+    fn answer_note(&mut self, now: Now, note: &Note, budget: &mut Budget) -> Answered {
         let Some(ix) = self.jobs.find(note.job) else {
             if self.pipeline.is_full() || self.ids.left() < 2 {
                 return Answered::NoRoom;
@@ -130,11 +131,11 @@ impl Machine {
         if live.is_broken {
             return Answered::NotYet(Why::Invalid); // an edit, or another binary, answers it
         }
-        self.fire_child(now, ix, note)
+        self.fire_child(now, ix, note, budget)
     }
 
     /// Overlap and the caps, and then the run.
-    fn fire_child(&mut self, now: Now, ix: JobIx, note: &Note) -> Answered {
+    fn fire_child(&mut self, now: Now, ix: JobIx, note: &Note, budget: &mut Budget) -> Answered {
         let live = self.jobs.get(ix);
         let (app, body, slot, origin) = (live.app, Arc::clone(&live.body), note.slot, Origin::Upstream);
         let shards = match self.shards_now(ix) {
@@ -144,11 +145,11 @@ impl Machine {
         };
         let verdict = self.overlap(ix, &body, None);
         if matches!(verdict, Verdict::Start | Verdict::Replace) {
-            let app_left = self.fleet.app(app).map_or(0, |app| app.app.pending_max.saturating_sub(app.pending));
-            let server_left = self.permits.saturating_sub(self.fleet.placed());
-            if let Err(why) = self.may_enter(app, shards, app_left, server_left) {
+            let left = self.app_budget(app, budget);
+            if let Err(why) = self.may_enter(app, shards, left, budget.server_left()) {
                 return Answered::Blocked(why);
             }
+            budget.spend(app, left, shards);
         }
         if matches!(verdict, Verdict::Replace | Verdict::Await) {
             self.clear_places(now, ix, &body, None);

@@ -45,7 +45,7 @@ impl Machine {
         }
         is_caught_up &= self.place_pinned(now);
         if self.clock.is_good() {
-            is_caught_up &= self.fire_children(now);
+            is_caught_up &= self.fire_children(now, &mut budget);
             is_caught_up &= self.fire_due(now, &mut budget);
             is_caught_up &= self.fill_backfills(now, &mut budget);
         }

@@ -11,7 +11,6 @@ use super::pools::{Group, Pools};
 use super::valve::Valve;
 use crate::id::{AppId, AttemptId, Incarnation, JobId, RunId, WorkerId};
 use crate::label::Labels;
-use crate::route;
 use crate::time::{Mono, UnixMs};
 use crate::why::Why;
 use crate::worker::{App, Protocol, Registration, Secret, WorkerState};
@@ -23,9 +22,6 @@ pub(super) struct WorkerIx(pub(super) u32);
 /// First wait before a worker that refused or could not be reached is tried again; doubles each time.
 const AVOID_FIRST_MS: u64 = 1_000;
 const AVOID_MAX_MS: u64 = 30_000;
-
-/// Sets of workers of earlier memberships that an app remembers; the oldest go first.
-const FORMER_MAX: usize = 16;
 
 /// A worker, or the host of a URL job.
 #[derive(Debug)]
@@ -95,8 +91,6 @@ pub(super) struct AppLive {
     pub(super) valve: Option<Box<Valve>>,
     /// The sets of workers that its pools choose from; made anew whenever the membership changes.
     pub(super) groups: Vec<Group>,
-    /// Those of earlier memberships that remember whom they chose, for the next ones to inherit.
-    pub(super) former: Vec<route::Pool>,
 }
 
 #[derive(Debug)]
@@ -159,7 +153,6 @@ impl Fleet {
                     turns: BTreeMap::new(),
                     valve: None,
                     groups: Vec::new(),
-                    former: Vec::new(),
                 };
                 self.apps.insert(live.app.id, live);
             }
@@ -358,10 +351,7 @@ impl Fleet {
         if let Some(live) = self.apps.get_mut(&app) {
             live.membership += 1;
             live.stirred += 1;
-            let groups = std::mem::take(&mut live.groups);
-            live.former.extend(groups.into_iter().map(Group::into_standing).filter(route::Pool::remembers));
-            let too_many = live.former.len().saturating_sub(FORMER_MAX);
-            live.former.drain(..too_many);
+            live.groups.clear();
         }
     }
 
@@ -466,6 +456,13 @@ impl Fleet {
     /// Nothing waits for this worker any more; what did.
     pub(super) fn unpin(&mut self, ix: WorkerIx) -> VecDeque<(RunId, u32)> {
         self.pinned.remove(&ix).unwrap_or_default()
+    }
+
+    /// A job is gone: how far its workers' turns had come is not asked for again.
+    pub(super) fn forget_turns(&mut self, app: AppId, job: JobId) {
+        if let Some(live) = self.apps.get_mut(&app) {
+            live.turns.remove(&job);
+        }
     }
 
     pub(super) fn trust(&mut self, ix: WorkerIx) {

@@ -54,12 +54,6 @@ pub(super) struct Group {
     standing: route::Pool,
 }
 
-impl Group {
-    pub(super) fn into_standing(self) -> route::Pool {
-        self.standing
-    }
-}
-
 fn seat_of(live: &Live, credits: u32) -> Seat {
     match live.refusal(credits) {
         Some(why) => Seat::Refused(why),
@@ -178,7 +172,7 @@ impl Fleet {
                 let chosen = group.members[place as usize];
                 at.turn += 1;
                 at.blocked = None;
-                app.turn += 1;
+                app.turn += u64::from(is_of_app);
                 if routing.rule == Rule::TaskRoundRobin {
                     *app.turns.entry(job).or_default() += 1;
                 }
@@ -273,11 +267,7 @@ impl Fleet {
             seats.push(seat_of(live, self.credits));
         }
         let seed = mix(u64::from(app.app.id.0) ^ mix(app.membership));
-        let mut standing = route::Pool::new(standing, seats, seed);
-        let former = (0..app.former.len()).max_by_key(|before| app.former[*before].shared_with(&standing));
-        if let Some(former) = former.filter(|before| app.former[*before].shared_with(&standing) > 0) {
-            standing.inherit(app.former.swap_remove(former));
-        }
+        let standing = route::Pool::new(standing, seats, seed);
         app.groups.push(Group { members, standing });
     }
 

@@ -332,12 +332,13 @@ impl Machine {
             };
             self.write_gap(now, ix, first, last, count, RunState::Discarded, Why::Deleted);
         }
-        let job = self.jobs.get(ix).id;
+        let (job, app) = (self.jobs.get(ix).id, self.jobs.get(ix).app);
         self.set_exception(ix, None);
         self.drop_backfills(now, job, &author.by);
         self.pipeline.write(author.sets(job, JobState::Deleted, until));
         self.stats.broken.retain(|(broken, _)| *broken != job);
         self.jobs.forget(ix);
+        self.fleet.forget_turns(app, job);
         let open: Vec<RunId> = self.runs.runs.values().filter(|run| run.job == job).map(|run| run.id).collect();
         for id in open {
             let waits = |phase| matches!(phase, Phase::Parked | Phase::Waiting | Phase::Backoff(_));

@@ -2,7 +2,8 @@
 //! chosen for a [`Task`]. What it costs is a logarithm of their number, and what is chosen follows from what went before
 //! and a seed, nothing else.
 //!
-//! Tasks that are due together are routed in the [`order`] that fills machines best: biggest first.
+//! Tasks that are due together are routed in the order that fills machines best, biggest first: by [`order`] where all of
+//! it is known at once, and by [`Routing::turn`], a part of it, on the machine's timeline.
 
 mod draw;
 mod fit;

@@ -2,13 +2,16 @@
 //!
 //! Invariant: what [`Pool::pick`] picks is what a scan of all members by the words of [`Rule`] would pick; the laws hold
 //! it against one. A choice and a change cost the logarithm of the number of members and allocate nothing, once what a
-//! rule needs has been built: for resources it is linear in the sample, and members that are shunned or have no room
-//! are looked at one by one.
+//! rule needs has been built. Not so: resources are linear in the sample; members that are shunned or have no room are
+//! looked at one by one; and where choices are counted job by job, a member that can or cannot take a task moves in the
+//! order of each job.
+//!
+//! What a pool remembers of its choices goes with it, when its members change.
 //!
 //! Absent on purpose: a pool does not reserve. Whoever has picked says what the member carries now, before the next
 //! choice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rota_cron::mix;
 
@@ -30,6 +33,8 @@ const SCORED_LEAST: u32 = 100;
 const DRAWS_MAX: u32 = 16;
 /// What one choice adds to a member of size 1; larger ones move on by less.
 const STRIDE: u64 = 1 << 52;
+/// From here on passes are counted anew.
+const PASS_MAX: u64 = 1 << 62;
 
 /// A member, as it does not change while its pool lives.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -140,8 +145,6 @@ pub struct Pool {
     strides: Option<Strides>,
     rings: BTreeMap<(Hash, u32), Ring>,
     usages: BTreeMap<(Option<u64>, u64), Usage>,
-    /// Who its members were before: whom it chose then is still remembered.
-    former: Option<Box<Pool>>,
     picks: u64,
 }
 
@@ -178,7 +181,6 @@ impl Pool {
             strides: None,
             rings: BTreeMap::new(),
             usages: BTreeMap::new(),
-            former: None,
             picks: 0,
         };
         for seat in &seats {
@@ -224,25 +226,6 @@ impl Pool {
         REFUSALS.into_iter().zip(self.refused).find(|(_, count)| *count > 0).map(|(why, _)| why)
     }
 
-    /// Whether it goes by whom it chose before.
-    #[must_use]
-    pub fn remembers(&self) -> bool {
-        !self.usages.is_empty()
-    }
-
-    /// How many members it has in common with another pool, by their names.
-    #[must_use]
-    pub fn shared_with(&self, other: &Pool) -> usize {
-        let names: BTreeSet<&str> = other.members.iter().map(|member| member.name.as_str()).collect();
-        self.members.iter().filter(|member| names.contains(member.name.as_str())).count()
-    }
-
-    /// It takes the place of another pool, whose members have changed: whom that chose counts here too, as long as the
-    /// members change no further.
-    pub fn inherit(&mut self, former: Pool) {
-        self.former = Some(Box::new(Pool { former: None, ..former }));
-    }
-
     /// A member can or cannot take a task, or carries more or less, from now on.
     pub fn set(&mut self, at: u32, seat: Seat) {
         let before = std::mem::replace(&mut self.seats[at as usize], seat);
@@ -252,13 +235,6 @@ impl Pool {
         self.take(before);
         self.add(seat);
         self.seat_again(at, matches!(before, Seat::Able(_)) != matches!(seat, Seat::Able(_)));
-    }
-
-    /// A member can carry more or less beside the others from now on: it warms up.
-    pub fn resize(&mut self, at: u32, size: u64) {
-        self.sizes[at as usize] = size.max(1);
-        self.is_even = false;
-        self.seat_again(at, false);
     }
 
     fn add(&mut self, seat: Seat) {
@@ -345,6 +321,9 @@ impl Pool {
             }
             Rule::ConsistentHash { hash, points, .. } => {
                 let names = self.members.iter().map(|member| member.name.as_str());
+                if self.rings.len() >= limits::RINGS_MAX && !self.rings.contains_key(&(*hash, *points)) {
+                    self.rings.clear();
+                }
                 self.rings.entry((*hash, *points)).or_insert_with(|| Ring::new(names, *hash, *points));
             }
             Rule::Lfu { .. } | Rule::Lru { .. } => self.prepare_usage(rule, task, now),
@@ -359,17 +338,7 @@ impl Pool {
                 oldest.and_then(|key| self.usages.remove(&key));
             }
             let able: Vec<bool> = self.seats.iter().map(|seat| matches!(seat, Seat::Able(_))).collect();
-            let mut usage = Usage::new(&able, key.1, now);
-            if let Some(former) = &self.former
-                && let Some(before) = former.usages.get(&key)
-            {
-                let places: BTreeMap<&str, u32> =
-                    (0..).zip(&former.members).map(|(at, m)| (m.name.as_str(), at)).collect();
-                let places: Vec<Option<u32>> =
-                    self.members.iter().map(|member| places.get(member.name.as_str()).copied()).collect();
-                usage.inherit(before, &places, &able);
-            }
-            self.usages.insert(key, usage);
+            self.usages.insert(key, Usage::new(&able, key.1, now));
         }
         if matches!(rule, Rule::Lfu { .. })
             && let Some(usage) = self.usages.get_mut(&key)
@@ -493,7 +462,8 @@ impl Pool {
         self.places.from(draw.number()).find(|member| suits(*member))
     }
 
-    /// The best of some by chance, of equals the first drawn; if none of those suits, of all.
+    /// The best of some by chance, of equals the first drawn; if none of those suits, the first from a place by chance
+    /// that does.
     fn best_of(
         &self,
         choices: u32,
@@ -624,11 +594,24 @@ impl Strides {
     }
 
     fn move_on(&mut self, member: u32, size: u64) {
+        self.now = self.passes[member as usize];
+        if self.now > PASS_MAX {
+            self.begin_anew();
+        }
         let pass = &mut self.passes[member as usize];
-        self.now = *pass;
-        // After 2^64 / STRIDE choices of the smallest size there is, all stand at the end, and turns go by place.
         *pass = pass.saturating_add((STRIDE / size).max(1));
-        self.tree.set(member, Some(Burden { load: (*pass).min(u64::MAX - 1), second: 0, size: 1 }));
+        self.tree.set(member, Some(Burden { load: *pass, second: 0, size: 1 }));
+    }
+
+    /// Counts all passes from the present one on, before they leave the range of their type.
+    fn begin_anew(&mut self) {
+        for (member, pass) in (0..).zip(&mut self.passes) {
+            *pass = pass.saturating_sub(self.now);
+            if self.tree.holds(member) {
+                self.tree.set(member, Some(Burden { load: *pass, second: 0, size: 1 }));
+            }
+        }
+        self.now = 0;
     }
 }
 

@@ -57,7 +57,7 @@ pub enum Rule {
         choices: u32,
     },
     /// The one with the least weight of unreleased attempts for its size, the task's included; among so many by chance,
-    /// or all if that is 0. What a task weighs is said, or has been learned.
+    /// or all if that is 0. What a task weighs is not the rule's to say.
     Weight {
         /// Members that are looked at.
         choices: u32,
@@ -90,7 +90,7 @@ pub enum OnBusy {
 /// Whose choices are counted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Scope {
-    /// Those of all jobs.
+    /// Those of all jobs of the pool that go by the same.
     #[default]
     App,
     /// Those of the task's job.

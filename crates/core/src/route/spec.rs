@@ -178,7 +178,7 @@ impl Options {
         let bounded = is_hash && self.load_max_percent.is_some();
         // What a task weighs counts for the tasks of others too, so it may be said with every strategy.
         in_use("route.choices", self.choices.is_some(), looks, "LEAST_INFLIGHT, TASK_WEIGHT and default")?;
-        in_use("route.by_capacity", self.by_capacity.is_some(), turns, "APP_ROUND_ROBIN and RANDOM")?;
+        in_use("route.capacity_weighted", self.by_capacity.is_some(), turns, "APP_ROUND_ROBIN and RANDOM")?;
         in_use("route.scope", self.by_job.is_some(), counts, "LFU and LRU")?;
         in_use("route.window", self.window_ms.is_some(), strategy == Strategy::Lfu, "LFU")?;
         in_use("route.hash", self.as_xxl.is_some(), is_hash, "CONSISTENT_HASH")?;

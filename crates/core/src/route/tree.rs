@@ -83,6 +83,11 @@ impl Tree {
         tree
     }
 
+    /// Whether a member can take a task.
+    pub(super) fn holds(&self, member: u32) -> bool {
+        !self.nodes[self.width + self.leaf_of[member as usize] as usize].is_none()
+    }
+
     /// A member carries this from now on, or can take no task.
     pub(super) fn set(&mut self, member: u32, burden: Option<Burden>) {
         let mut node = self.width + self.leaf_of[member as usize] as usize;

@@ -47,23 +47,6 @@ impl Usage {
         self.by_age.set(member, last.map(|load| Burden { load, ..unused() }));
     }
 
-    /// Takes over what was counted of members at these places before. A newcomer counts as chosen as often as the one
-    /// that was chosen least, or it would get everything until it had caught up.
-    pub(super) fn inherit(&mut self, before: &Usage, places: &[Option<u32>], able: &[bool]) {
-        self.stretch = before.stretch;
-        self.chosen = before.chosen;
-        let known = places.iter().flatten().min_by_key(|place| before.count(**place));
-        for ((member, place), able) in (0..).zip(places).zip(able) {
-            if let Some(place) = place.as_ref().or(known) {
-                self.counts[member as usize] = before.counts[*place as usize];
-            }
-            if let Some(place) = place {
-                self.last[member as usize] = before.last[*place as usize];
-            }
-            self.set_able(member, *able);
-        }
-    }
-
     fn count(&self, member: u32) -> u64 {
         self.counts[member as usize].iter().map(|count| u64::from(*count)).sum()
     }

@@ -120,8 +120,10 @@ pub(crate) async fn run_apply(client: &Client, out: Out, args: &ApplyArgs) -> Re
             let _set: Alert = planned.client.put(Path::of(&["alerts", &step.alert]), &step.put).await?;
         }
     }
-    for step in all.iter().flat_map(|planned| &planned.plan.apps) {
-        let _made: App = client.put(Path::of(&["apps", &step.app]), &step.put).await?;
+    for planned in &all {
+        for step in &planned.plan.apps {
+            let _made: App = planned.client.put(Path::of(&["apps", &step.app]), &step.put).await?;
+        }
     }
     let mut applied = 0;
     for (planned, steps) in in_order(&all) {
