@@ -253,6 +253,21 @@ fn what_a_file_makes_is_made_in_its_own_namespace() {
 }
 
 #[test]
+fn an_apply_is_carried_out_though_nobody_reads_its_plan() {
+    let folder = Folder::new();
+    let here = folder.path();
+    let server = Server::start(here, &[]);
+    write(here, "a.yaml", "version: 1\napps: {etl: }\njobs:\n  a: {app: etl, handler: echo, every: 1h}\n");
+    let mut command = rota(here);
+    command.args(["apply", "-f", "a.yaml", "--token", &server.api.token]);
+    command.args(["--server", &format!("http://{}", server.api.address)]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    check(&server, here, "plan -f a.yaml", 0, &[]);
+}
+
+#[test]
 fn mistakes_are_told_with_their_place_and_change_nothing() {
     let folder = Folder::new();
     let here = folder.path();

@@ -9,7 +9,7 @@ use rota_wire::rest::{Alert, App, BATCH_MAX, Batch, BatchDone, Changed, Job, Job
 use serde::Serialize;
 
 use super::client::{Client, Path};
-use super::out::{Out, note, print};
+use super::out::{Out, note, print, print_beside};
 use super::sources::{self, Source, Wrong};
 use super::table::grouped;
 use crate::args::{ApplyArgs, ExportArgs, FileArgs};
@@ -109,7 +109,7 @@ pub(crate) async fn run_apply(client: &Client, out: Out, args: &ApplyArgs) -> Re
     let sources = sources::read(&args.file, client, out.is_json)?;
     let all = plan_all(client, &sources, &args.file, out.is_json).await?;
     if !out.is_json {
-        print(&text_of(&all, &args.file))?;
+        print_beside(&text_of(&all, &args.file))?;
     }
     let refusal = |step: &Step| Some(Refused { job: step.job.clone(), error: step.error.clone()? });
     let mut refused: Vec<Refused> = all.iter().flat_map(|planned| &planned.plan.jobs).filter_map(refusal).collect();
@@ -144,7 +144,7 @@ pub(crate) async fn run_apply(client: &Client, out: Out, args: &ApplyArgs) -> Re
         }
         if all.iter().any(|planned| planned.plan.has_changes()) {
             let not = if has_failed { format!(", {} refused", grouped(refused.len() as u64)) } else { String::new() };
-            print(&format!("applied {}{not}\n", grouped(applied as u64)))?;
+            print_beside(&format!("applied {}{not}\n", grouped(applied as u64)))?;
         }
     }
     if has_failed { Err(Failure::Said) } else { Ok(()) }

@@ -41,10 +41,24 @@ pub(crate) fn escaped(json: &str) -> String {
 
 /// Prints text at once. A reader that has seen enough (`| head`) ends the command without a fuss.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    if !is_read(text)? {
+        std::process::exit(0);
+    }
+    Ok(())
+}
+
+/// Prints what a command says beside what it does: a reader that has seen enough stops neither that nor the code that it
+/// ends with.
+pub(crate) fn print_beside(text: &str) -> Result<(), Failure> {
+    is_read(text).map(|_| ())
+}
+
+/// Prints text at once, and says whether anybody reads it.
+fn is_read(text: &str) -> Result<bool, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        other => Ok(other?),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        other => Ok(other.map(|()| true)?),
     }
 }
 
