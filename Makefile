@@ -2,6 +2,7 @@
 ROOT := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 CARGO ?= cargo
 SEEDS ?= 100000
+CASES ?= 5000
 BENCH ?= sustained
 .DEFAULT_GOAL := help
 
@@ -36,9 +37,10 @@ clippy:
 	cd $(ROOT) && $(CARGO) clippy --workspace --all-targets --features rota/otlp --locked --quiet -- -D warnings
 
 # With traces, as `make dist` ships it; `docs` builds without. The simulation has its own step, in release.
+# Laws are tried with the same cases each time, so that a run says something of the change before it; `make laws` tries others.
 .PHONY: unit
 unit:
-	cd $(ROOT) && $(CARGO) test --workspace --exclude rota-cluster --features rota/otlp --locked --quiet
+	cd $(ROOT) && PROPTEST_RNG_SEED=1 $(CARGO) test --workspace --exclude rota-cluster --features rota/otlp --locked --quiet
 
 .PHONY: sim-ci
 sim-ci:
@@ -60,6 +62,11 @@ dist-check: dist ## unpack the tarball, and try all that is in it
 .PHONY: sim
 sim: ## simulate many more seeds: make sim SEEDS=1000000
 	cd $(ROOT) && $(CARGO) run --package rota-cluster --release --locked -- --seeds $(SEEDS)
+
+.PHONY: laws
+laws: ## try the laws with many more cases, others each time: make laws CASES=20000
+	cd $(ROOT) && PROPTEST_CASES=$(CASES) $(CARGO) test --workspace --exclude rota-cluster --features rota/otlp --locked --lib --bins
+	cd $(ROOT) && PROPTEST_CASES=$(CASES) $(CARGO) test --package rota-cron --package rota-store --locked
 
 .PHONY: bench
 bench: ## measure a server under load: make bench BENCH="burst --burst 1000"

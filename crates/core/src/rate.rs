@@ -280,7 +280,8 @@ mod tests {
                         prop_assert!(!would_fit || allowed(taken[0]) > 0);
                         let wait = bucket.wait_ms(Mono(now));
                         prop_assert_eq!(bucket.tokens(Mono(now + wait - 1)), 0);
-                        prop_assert_eq!(bucket.tokens(Mono(now + wait)), 1);
+                        // A millisecond may bring several.
+                        prop_assert!(bucket.tokens(Mono(now + wait)) > 0);
                     }
                 }
             }
