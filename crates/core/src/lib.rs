@@ -26,6 +26,7 @@ pub mod partition;
 pub mod rate;
 pub mod restore;
 pub mod retry;
+pub mod roster;
 pub mod route;
 pub mod shards;
 pub mod target;
